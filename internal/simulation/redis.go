@@ -29,7 +29,8 @@ type redisServer struct {
 	endClock func()
 }
 
-// outOfMemory is the answer to a script without flags. No command writes outside of a script.
+// outOfMemory is the answer to a command that grows memory, in a script without flags. No command writes outside of a
+// script.
 const outOfMemory = "OOM command not allowed when used memory > 'maxmemory'."
 
 func newRedis(n *Net, seed uint64) (*redisServer, error) {
@@ -71,6 +72,12 @@ func (s *redisServer) hook(c *mini.Peer, cmd string, args ...string) bool {
 		c.WriteInt(s.wait(args[1]))
 		return true
 	}
+	if s.rewritten(c, cmd, args) {
+		return true
+	} else if s.refused(c, cmd, args) {
+		c.WriteError(outOfMemory)
+		return true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -88,9 +95,6 @@ func (s *redisServer) hook(c *mini.Peer, cmd string, args ...string) bool {
 		return true
 	case cmd == "EVALSHA" && s.flagged[strings.ToLower(args[0])]:
 		return s.unflagged(c, strings.ToLower(args[0]), args)
-	case s.full && (cmd == "EVAL" || cmd == "EVALSHA") && !s.net.scripts.drains(append([]string{cmd}, args...)):
-		c.WriteError(outOfMemory)
-		return true
 	}
 	return false
 }
