@@ -97,10 +97,10 @@ type corpusServer struct {
 func onProgram(t *testing.T, program string) *corpusServer {
 	t.Helper()
 	server := testkit.NewRedis(t, testkit.RedisOptions{Binary: program})
-	return &corpusServer{server.Options, func(t *testing.T, full bool) {
+	return warm(t, &corpusServer{server.Options, func(t *testing.T, full bool) {
 		t.Helper()
 		server.Order(t, "CONFIG SET maxmemory "+map[bool]string{true: "1", false: "0"}[full])
-	}}
+	}})
 }
 
 func onSimulation(t *testing.T) *corpusServer {
@@ -108,11 +108,25 @@ func onSimulation(t *testing.T) *corpusServer {
 	server, err := simulation.NewLoneRedis()
 	require.NoError(t, err)
 	t.Cleanup(server.Close)
-	return &corpusServer{func() *redis.Options {
+	return warm(t, &corpusServer{func() *redis.Options {
 		o := (&testkit.RedisServer{Addr: "redis:6379"}).Options()
 		o.Dialer = server.Dial
 		return o
-	}, func(_ *testing.T, full bool) { server.SetFull(full) }}
+	}, func(_ *testing.T, full bool) { server.SetFull(full) }})
+}
+
+// warm calls every script once, so that later calls do not depend on which scripts the server has.
+func warm(t *testing.T, s *corpusServer) *corpusServer {
+	t.Helper()
+	rdb := redis.NewClient(s.options())
+	defer rdb.Close()
+	rdb.AddHook(&tape{}) // learns the names of the scripts
+	for name, c := range scriptCases() {
+		b := setupOn(t, rdb)
+		c.setup(t, b)
+		require.NoError(t, c.call(t.Context(), b), name)
+	}
+	return s
 }
 
 // tapes has the calls of one run of a test on a server.
@@ -173,6 +187,7 @@ func (*tape) DialHook(next redis.DialHook) redis.DialHook { return next }
 // ProcessHook implements redis.Hook.
 func (c *tape) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
+		learn(cmd)
 		err := next(ctx, cmd)
 		c.note(cmd, err)
 		return err
@@ -182,6 +197,7 @@ func (c *tape) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // ProcessPipelineHook implements redis.Hook.
 func (c *tape) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
+		learn(cmds...)
 		err := next(ctx, cmds)
 		for _, cmd := range cmds {
 			c.note(cmd, cmd.Err())
@@ -192,7 +208,16 @@ func (c *tape) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 
 // unrecorded are the commands whose answers differ between servers, or from call to call.
 var unrecorded = []string{"info", "hello", "client", "config", "ping", "keys", "time", "dump", "restore", "wait", "multi",
-	"exec", "type", "pttl", "xinfo", "xpending"}
+	"exec", "type", "pttl", "xinfo", "xpending", "script"}
+
+// learn notes the names of scripts before another client may call them by their SHA-1.
+func learn(cmds ...redis.Cmder) {
+	for _, cmd := range cmds {
+		if args := cmd.Args(); cmd.Name() == "script" || cmd.Name() == "eval" {
+			nameOf(fmt.Sprint(args[map[string]int{"eval": 1, "script": 2}[cmd.Name()]]))
+		}
+	}
+}
 
 // note records a call and its answer. It leaves out what depends on other clients: whether a server has a script.
 func (c *tape) note(cmd redis.Cmder, err error) {
@@ -202,9 +227,6 @@ func (c *tape) note(cmd redis.Cmder, err error) {
 	line := ""
 	switch name := cmd.Name(); {
 	case slices.Contains(unrecorded, name) || name == "hmget" && args[2] == "seq" || redis.HasErrorPrefix(err, "NOSCRIPT"):
-		return
-	case name == "script":
-		nameOf(fmt.Sprint(args[2]))
 		return
 	case name == "eval" || name == "evalsha":
 		script, _ := cmd.(interface{ Val() any })
