@@ -89,10 +89,11 @@ test-web: setup ## the console in a real Chromium, which is installed with axe-c
 	go vet -tags web ./cmd/hongbao
 	go test -tags web -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestConsole' ./cmd/hongbao $(if $(UPDATE),-shots)
 
-test-servers: setup build ## the life of a deployment on Redis 7, Redis 8 and Valkey 9, standalone, by Sentinel and on a cluster, an atomic move of a slot, the durability classes, the alert fsync_slow, and the ledger on MySQL; UPDATE=1 writes docs/compatibility.md
+test-servers: setup build ## the life of a deployment on Redis 7, Redis 8 and Valkey 9, standalone, by Sentinel and on a cluster, an atomic move of a slot, the durability classes, the corpus of the simulation's Redis, the alert fsync_slow, and the ledger on MySQL; UPDATE=1 writes docs/compatibility.md
 	scripts/setup.sh servers
 	$(MAKE) --no-print-directory test-mysql
 	go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^(TestDurable|TestFirstAnswer)' -v ./internal/store
+	go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestCorpus' ./internal/store
 	go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestFsyncSlowFires$$' -v ./cmd/hongbao -args -servers
 	go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^(TestServers|TestASlotMovesAtomically)$$' -v ./test -args -servers $(if $(UPDATE),-update)
 
@@ -135,7 +136,7 @@ lint: $(GOLANGCI) ## gofmt, go vet, golangci-lint, and shellcheck where it is in
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "gofmt -w these:" $$files; exit 1; fi
 	go vet ./...
 	$(GOLANGCI) run
-	@if command -v shellcheck >/dev/null; then echo shellcheck; shellcheck scripts/*.sh .ci/run; else echo "no shellcheck here: the scripts were not looked at"; fi
+	@if command -v shellcheck >/dev/null; then echo shellcheck; shellcheck scripts/*.sh .ci/run .ci/nightly; else echo "no shellcheck here: the scripts were not looked at"; fi
 
 $(GOLANGCI):
 	@echo "building golangci-lint $(GOLANGCI_VERSION) into bin; this takes some minutes once"

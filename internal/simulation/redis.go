@@ -25,16 +25,16 @@ type redisServer struct {
 	before   string            // master_replid2: the server that this one was promoted from
 	flagged  map[string]string // from the SHA-1 of a script with flags that this run has, to that of the text without
 	full     bool
-	multi    map[*mini.Peer]bool // clients between MULTI and EXEC
-	lags     bool                // the replica gets nothing, since a snapshot that will be promoted
+	lags     bool // the replica gets nothing, since a snapshot that will be promoted
 	endClock func()
 }
 
-// outOfMemory is the answer to a script without flags. No command writes outside of a script.
+// outOfMemory is the answer to a command that grows memory, in a script without flags. No command writes outside of a
+// script.
 const outOfMemory = "OOM command not allowed when used memory > 'maxmemory'."
 
 func newRedis(n *Net, seed uint64) (*redisServer, error) {
-	s := &redisServer{Miniredis: miniredis.NewMiniRedis(), net: n, before: "0", multi: map[*mini.Peer]bool{}, endClock: func() {}}
+	s := &redisServer{Miniredis: miniredis.NewMiniRedis(), net: n, before: "0", endClock: func() {}}
 	s.ClockTTL(true)
 	s.Seed(int(seed))
 	first, err := s.Dial() // starts it without a listener
@@ -71,15 +71,15 @@ func (s *redisServer) hook(c *mini.Peer, cmd string, args ...string) bool {
 		c.WriteInt(s.wait(args[1]))
 		return true
 	}
+	if s.rewritten(c, cmd, args) {
+		return true
+	} else if s.refused(c, cmd, args) {
+		c.WriteError(outOfMemory)
+		return true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case cmd == "MULTI":
-		s.multi[c] = true
-	case cmd == "EXEC", cmd == "DISCARD":
-		delete(s.multi, c)
-	case cmd == "INFO" && s.multi[c]: // a script is queued as INFO is
-		return s.dispatch(c, "EVAL", "return ARGV[1]", "0", s.info())
 	case cmd == "INFO":
 		c.WriteBulk(s.info())
 		return true
@@ -92,9 +92,6 @@ func (s *redisServer) hook(c *mini.Peer, cmd string, args ...string) bool {
 		return true
 	case cmd == "EVALSHA" && s.flagged[args[0]] != "":
 		return s.dispatch(c, append([]string{"EVALSHA", s.flagged[args[0]]}, args[1:]...)...)
-	case s.full && (cmd == "EVAL" || cmd == "EVALSHA") && !s.net.scripts.drains(append([]string{cmd}, args...)):
-		c.WriteError(outOfMemory)
-		return true
 	}
 	return false
 }

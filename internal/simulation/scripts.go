@@ -91,7 +91,8 @@ func (s *scripts) learn(text string) string {
 	}
 	s.names[sha] = name
 	if plain, has := strings.CutPrefix(text, flags); has {
-		s.texts[sha], s.drain[name] = strings.ReplaceAll(plain, "redis.REDIS_VERSION_NUM", "0x070200"), true
+		plain = strings.ReplaceAll(plain, "redis.REDIS_VERSION_NUM", "0x070200")
+		s.texts[sha], s.drain[name], s.names[digest(plain)] = plain, true, name
 	}
 	return name
 }
@@ -104,10 +105,9 @@ func (s *scripts) plain(sha string) (text string, has bool) {
 	return text, has
 }
 
-// drains reports whether a command runs when Redis is out of memory.
-func (s *scripts) drains(args []string) bool {
-	name := s.op(args)
+// drains reports whether a script, by the SHA-1 of its text, may use more memory when Redis is out of it.
+func (s *scripts) drains(sha string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.drain[name]
+	return s.drain[s.names[sha]]
 }

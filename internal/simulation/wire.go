@@ -3,6 +3,7 @@ package simulation
 import (
 	"bytes"
 	"encoding/binary"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -79,14 +80,24 @@ var (
 	zeroID = []byte("$17\r\nlast-generated-id\r\n$3\r\n0-0\r\n")
 )
 
+// inScript precedes each error in a script that miniredis runs. ofCommand matches what follows if it is a command's.
+var (
+	inScript  = []byte("-ERR Error compiling script (new function): ")
+	ofCommand = regexp.MustCompile(`^:\d+: ([A-Z]+ )`)
+)
+
 // unwrap corrects where miniredis answers otherwise than Redis: it wraps an error that a command gave in a script, and a
 // stream without entries has no last id.
 func unwrap(b []byte) []byte {
 	if !bytes.HasPrefix(b, []byte("-")) {
 		return bytes.Replace(b, noID, zeroID, 1)
 	}
-	if at := bytes.Index(b, []byte("NOGROUP ")); at > 1 {
-		return append([]byte("-"), b[at:]...)
+	rest, is := bytes.CutPrefix(b, inScript)
+	if at := ofCommand.FindSubmatchIndex(rest); is && at != nil {
+		return append([]byte("-"), rest[at[2]:]...)
+	}
+	if is && bytes.HasPrefix(rest, []byte(":")) {
+		return append([]byte("-ERR user_script"), rest...)
 	}
 	return b
 }

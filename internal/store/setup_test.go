@@ -33,12 +33,22 @@ type bundle struct {
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
+	if corpusOf(t) != nil {
+		return setupOn(t, nil)
+	}
 	return bundleOf(storetest.Initialized(t, 1))
 }
 
 func setupOn(t *testing.T, rdb *redis.Client) *bundle {
 	t.Helper()
-	return bundleOf(storetest.InitializedOn(t, rdb, 1))
+	tapes := corpusOf(t)
+	if tapes == nil {
+		return bundleOf(storetest.InitializedOn(t, rdb, 1))
+	}
+	rdb, tape := tapes.client(t) // each deployment has its own
+	st := storetest.InitializedOn(t, rdb, 1)
+	tapes.watch(t, st, tape)
+	return bundleOf(st)
 }
 
 func bundleOf(st *store.Store) *bundle {
@@ -53,6 +63,9 @@ func (b *bundle) reached(t testing.TB, seq int64) {
 
 func (b *bundle) dump(t *testing.T) map[string]string {
 	t.Helper()
+	if corpusOf(t) != nil { // a simulation's Redis can't dump
+		return contents(t, b.rdb, b.store.Space().Prefix)
+	}
 	return storetest.Dump(t, b.store)
 }
 
@@ -81,7 +94,11 @@ func spec(id string, packets int64) hongbao.Campaign {
 
 func (b *bundle) load(t testing.TB, c hongbao.Campaign) *campaign.Plan {
 	t.Helper()
-	plan, err := loaded.Seeded(t.Context(), b.store, c, campaign.NewSeed())
+	seed := campaign.NewSeed()
+	if corpusOf(t) != nil {
+		seed = campaign.Seed{1}
+	}
+	plan, err := loaded.Seeded(t.Context(), b.store, c, seed)
 	require.NoError(t, err)
 	return plan
 }
