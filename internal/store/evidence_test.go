@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -52,4 +53,22 @@ func TestOpeningDeletesTheEvidence(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, opened)
 	require.Zero(t, b.rdb.Exists(ctx, b.k.Keys.Evidence()).Val())
+}
+
+// A process had to forget a grant, so its evidence is incomplete. It sends the rest once to each attempt: an attempt that
+// gets new evidence again and again never opens the shard.
+func TestIncompleteEvidenceIsSentOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	b.load(t, spec("rain", 10))
+	b.grab(t, "rain", "u1/r1")
+	_, dropped := store.Forget(b.k, 1, 0, time.Now().Add(2*time.Minute))
+	require.EqualValues(t, 1, dropped)
+	b.grab(t, "rain", "u2/r2")
+	b.begin(t)
+	for range 3 {
+		require.NoError(t, store.WitnessOf(ctx, b.k))
+		require.EqualValues(t, 1, b.rdb.LLen(ctx, b.k.Keys.Evidence()).Val())
+	}
 }

@@ -42,11 +42,11 @@ type witness struct {
 	registration ownRegistration
 	wrote        time.Time // when this process last wrote its registration, also on a frozen shard
 	copied       bool      // the replicas have its first registration since it had none, or an old one
-	// sent is the epoch of the last restore attempt to which this process sent all its grants. checkedLate is the last
-	// epoch in which checkLate ran.
-	sent, checkedLate int64
-	replicas          int64  // the highest number of replicas that the primary has had
-	text              []byte // buffer for the text of an entry
+	// sent is the epoch of the last restore attempt to which this process sent all its grants, and partly that of the last
+	// one to which it sent what it had not forgotten. checkedLate is the last epoch in which checkLate ran.
+	sent, partly, checkedLate int64
+	replicas                  int64  // the highest number of replicas that the primary has had
+	text                      []byte // buffer for the text of an entry
 }
 
 // ownRegistration is when this process last wrote its registration (or just before), and the shard's epoch then.
@@ -129,8 +129,7 @@ func (k *Shard) refuseAnswer(epoch int64) error {
 const copyTime = 500 * time.Millisecond
 
 // copyRegistration waits until the replicas have the first registration of this process, or the first one after a pause
-// in which the previous one got old. If any of them is promoted, a
-// recoverer then waits for this process.
+// in which the previous one got old. If any of them is promoted, a recoverer then waits for this process.
 func (k *Shard) copyRegistration(ctx context.Context) error {
 	w := &k.state.witness
 	w.mu.Lock()
@@ -207,7 +206,7 @@ func (k *Shard) witness(ctx context.Context, answers bool) error {
 		return nil
 	}
 	w.registration = ownRegistration{}
-	if attempt.Epoch == 0 || attempt.Epoch == sent {
+	if attempt.Epoch == 0 || attempt.Epoch == sent || attempt.Epoch == w.partly { // new evidence would stop the opening
 		w.mu.Unlock()
 		return nil
 	}
@@ -249,7 +248,12 @@ func (k *Shard) sendEvidence(ctx context.Context, epoch int64, texts []any, all 
 	}
 	if all {
 		k.state.forgetBefore(epoch)
+		return nil
 	}
+	w := &k.state.witness
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.partly = epoch
 	return nil
 }
 
