@@ -120,6 +120,8 @@ func (h *heard) Write(line []byte) (int, error) {
 	h.w.net.tracef("LOG %s %s", h.process, bytes.TrimSpace(line))
 	h.w.net.mu.Unlock()
 	switch {
+	case strings.Contains(l.Message, "no loss is known"):
+		h.w.cover.note("opening", "no loss known, a process silent")
 	case strings.Contains(l.Message, "nothing was lost"):
 		h.w.cover.note("opening", "nothing lost")
 	case l.Restored != nil && l.Restored.Silent:
