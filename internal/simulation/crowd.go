@@ -54,7 +54,7 @@ func (w *world) grab(ctx context.Context, r *rand.Rand, g *hongbao.Grab) {
 			default:
 				w.cover.note("outcome", string(a.Outcome))
 				if a.Outcome.Final() {
-					w.tell(proc, g, &a)
+					w.tell(g, &a)
 					return
 				}
 			}
@@ -77,26 +77,13 @@ func (w *world) longest() (d time.Duration) {
 	return d
 }
 
-// tell notes what a process told a user.
-func (w *world) tell(p *Proc, g *hongbao.Grab, a *hongbao.Answer) {
+// tell notes what a user was told.
+func (w *world) tell(g *hongbao.Grab, a *hongbao.Answer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, x := range a.Receipts {
 		win := judge.Win{Campaign: g.Campaign, User: g.User, Request: x.RequestID, Packet: x.Packet, Amount: int64(x.Amount),
 			Shard: x.Shard, Seq: x.Seq}
-		w.told, w.tellers = append(w.told, win), append(w.tellers, p)
-	}
-}
-
-// forget notes that a worker has opened a shard after event seq, and that no loss was known, although not every process
-// had reported. What only silent processes had told their users is forgotten, and other users may get these packets: a
-// known limit of docs/design/restore.md.
-func (w *world) forget(shard int, seq int64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for i := range w.told {
-		if t := &w.told[i]; t.Shard == shard && t.Seq > seq && w.tellers[i].silent() {
-			t.Forgotten = true
-		}
+		w.told = append(w.told, win)
 	}
 }

@@ -170,9 +170,9 @@ func (p *Plan) has(what string) bool {
 	return slices.ContainsFunc(p.Deeds, func(d Deed) bool { return d.What == what })
 }
 
-// needsPerson reports whether the plan may lose what no process can restore.
+// needsPerson reports whether the plan may lose what no process can restore, such as packets of a top-up.
 func (p *Plan) needsPerson() bool {
-	return p.has(OldFile) || p.has(FirstFile) || p.has(Flushed) || p.has(ClockAhead)
+	return p.has(OldFile) || p.has(FirstFile) || p.has(Flushed) || p.has(ClockAhead) || p.has(TopUp)
 }
 
 // hidesTellers reports whether a process that has told users something may be unable to report it.

@@ -15,7 +15,6 @@ type Proc struct {
 	net    *Net
 	name   string
 	dead   bool
-	ended  bool
 	paused time.Time // until then nothing arrives or leaves
 	apart  map[string]bool
 }
@@ -34,20 +33,6 @@ func (p *Proc) kill() {
 			c.reset(false)
 		}
 	}
-}
-
-// silent reports whether the process can't report to Redis now: it has ended, or stands still, or is cut off.
-func (p *Proc) silent() bool {
-	p.net.mu.Lock()
-	defer p.net.mu.Unlock()
-	return p.dead || p.ended || time.Now().Before(p.paused) || p.apart[redisAddr]
-}
-
-// end notes that the process has ended.
-func (p *Proc) end() {
-	p.net.mu.Lock()
-	defer p.net.mu.Unlock()
-	p.ended = true
 }
 
 // pause stops the process's requests and transactions for a while.

@@ -53,7 +53,6 @@ func (s *slot) run(ctx context.Context) {
 		s.proc = p
 		s.mu.Unlock()
 		s.one(ctx, p, cfg)
-		p.end()
 		_ = sleep(ctx, restartAfter)
 	}
 }

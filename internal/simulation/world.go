@@ -47,7 +47,6 @@ type world struct {
 
 	mu        sync.Mutex
 	told      []judge.Win
-	tellers   []*Proc // of told
 	gaveUp    []judge.Win
 	accepted  []int             // shards whose loss a person has accepted
 	lost      map[string]bool   // campaigns with a place on such a shard
@@ -115,8 +114,6 @@ func (h *heard) Write(line []byte) (int, error) {
 	var l struct {
 		Level, Message, Code string
 		Restored             *struct{ Silent bool }
-		Shard                int
-		Seq                  int64
 	}
 	_ = json.Unmarshal(line, &l)
 	h.w.net.mu.Lock()
@@ -125,7 +122,6 @@ func (h *heard) Write(line []byte) (int, error) {
 	switch {
 	case strings.Contains(l.Message, "no loss is known"):
 		h.w.cover.note("opening", "no loss known, a process silent")
-		h.w.forget(l.Shard, l.Seq)
 	case strings.Contains(l.Message, "nothing was lost"):
 		h.w.cover.note("opening", "nothing lost")
 	case l.Restored != nil && l.Restored.Silent:

@@ -9,7 +9,6 @@ type Win struct {
 	Packet, Amount          int64
 	Shard                   int
 	Seq                     int64
-	Forgotten               bool // a shard was opened without it, while the process that told it could not report
 }
 
 // Campaign is what the judge knows of a campaign.

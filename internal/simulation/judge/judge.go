@@ -141,10 +141,6 @@ func (v *verdict) toldRules() {
 	told := map[packet]bool{}
 	for i := range v.facts.Told {
 		w := &v.facts.Told[i]
-		if w.Forgotten {
-			v.Losses = append(v.Losses, fmt.Sprintf("told by a process that could not report: packet %d of %s", w.Packet, w.Campaign))
-			continue
-		}
 		t := &grant{Campaign: w.Campaign, User: w.User, Request: w.Request, Packet: w.Packet, Amount: w.Amount,
 			Shard: w.Shard, Seq: w.Seq}
 		if user, has := owner[t.packet()]; has && user != t.User {
