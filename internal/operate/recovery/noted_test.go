@@ -65,7 +65,7 @@ func TestTwoQuietRestartsOfAPlace(t *testing.T) {
 		require.NoError(t, err)
 	}
 	old := w.older(t)
-	r := w.guarded()
+	r := w.guarded(long)
 	for range 2 {
 		w.looks(t, p)
 		w.restart(t, old)
@@ -148,7 +148,7 @@ func TestLogOfAnOpeningWithoutAKnownLoss(t *testing.T) {
 			}
 			p.wins(t, 5)
 			w.restart(t, "")
-			w.restores(t, w.guarded())
+			w.restores(t, w.guarded(long))
 			opened := w.logs.FilterMessageSnippet("a frozen shard is open again").All()
 			require.Len(t, opened, 1)
 			require.Contains(t, opened[0].Message, c.says)
