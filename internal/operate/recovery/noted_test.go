@@ -64,8 +64,9 @@ func TestTwoQuietRestartsOfAPlace(t *testing.T) {
 		_, err := w.store.Over(p.rdb).Shard(k.Index()).Grab(t.Context(), storetest.Call(wide, fmt.Sprintf("p%d/r", i)), nil)
 		require.NoError(t, err)
 	}
+	w.looks(t, p) // the last write is later than the grants by more than the margin
 	old := w.older(t)
-	r := w.guarded(long)
+	r := w.guarded(long, small)
 	for range 2 {
 		w.looks(t, p)
 		w.restart(t, old)
