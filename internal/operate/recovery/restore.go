@@ -26,7 +26,7 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, lost bool
 		}
 	}
 	f.lap(&f.steps.Judge)
-	done = planned(v, f, lost, begun)
+	done = planned(v, f, begun)
 	if v.guarded = done.Silent; v.guarded {
 		if why := v.lostWithheld(); why != "" {
 			return nil, why, nil
@@ -37,8 +37,10 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, lost bool
 		}
 		done.Margin = max(done.Margin, margin)
 	}
-	if v.restored = v.Redis; !lost && done.Margin+done.Unknown == 0 { // a quiet restart
-		return done, "", nil
+	if v.restored = v.Redis; !lost && done.Unknown == 0 {
+		if done.First, done.Last = 0, 0; done.Margin == 0 { // a quiet restart
+			return done, "", nil
+		}
 	}
 	if done.changed() { // noted before any change, so that another recoverer can continue
 		if err := r.note(ctx, v, done); err != nil {
@@ -79,7 +81,7 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, lost bool
 }
 
 // planned counts what a restore puts back. It includes what an earlier recoverer has put back in this attempt.
-func planned(v *Verdict, f *facts, lost bool, begun *Counts) *Counts {
+func planned(v *Verdict, f *facts, begun *Counts) *Counts {
 	done := &Counts{First: v.Redis + 1, Last: v.Known(), Silent: v.guarded, Planned: true}
 	if begun != nil {
 		done.Silent, done.Margin = begun.Silent || v.guarded, begun.Margin
@@ -110,9 +112,7 @@ func planned(v *Verdict, f *facts, lost bool, begun *Counts) *Counts {
 	for _, s := range spans {
 		done.Last = max(done.Last, s.Seqs.Last)
 	}
-	if done.Unknown = unknown(spans); !lost && done.Unknown == 0 {
-		done.First, done.Last = 0, 0
-	}
+	done.Unknown = unknown(spans)
 	return done
 }
 
