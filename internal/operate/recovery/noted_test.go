@@ -64,8 +64,9 @@ func TestTwoQuietRestartsOfAPlace(t *testing.T) {
 		_, err := w.store.Over(p.rdb).Shard(k.Index()).Grab(t.Context(), storetest.Call(wide, fmt.Sprintf("p%d/r", i)), nil)
 		require.NoError(t, err)
 	}
+	w.looks(t, p) // the last write is later than the grants by more than the margin
 	old := w.older(t)
-	r := w.guarded()
+	r := w.guarded(long, small)
 	for range 2 {
 		w.looks(t, p)
 		w.restart(t, old)
@@ -148,7 +149,7 @@ func TestLogOfAnOpeningWithoutAKnownLoss(t *testing.T) {
 			}
 			p.wins(t, 5)
 			w.restart(t, "")
-			w.restores(t, w.guarded())
+			w.restores(t, w.guarded(long))
 			opened := w.logs.FilterMessageSnippet("a frozen shard is open again").All()
 			require.Len(t, opened, 1)
 			require.Contains(t, opened[0].Message, c.says)

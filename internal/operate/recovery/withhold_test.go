@@ -25,6 +25,9 @@ func (w *world) guarded(change ...func(*recovery.Config)) *recovery.Recoverer {
 	})
 }
 
+// long gives a process that watches the shard time to report on a busy machine.
+func long(c *recovery.Config) { c.Gather = 5 * time.Second }
+
 // pair returns a process that watches the shard and one that does not. The first has granted ten packets, and the
 // second one.
 func (w *world) pair(t *testing.T) (p, silent *process) {
@@ -363,10 +366,10 @@ func TestLostOpeningThatWithheldAMargin(t *testing.T) {
 	won := []map[string]hongbao.Receipt{p.wins(t, 5)}
 	unreported := silent.wins(t, 5)
 	w.restart(t, old)
-	w.restores(t, w.guarded(), won...)
+	w.restores(t, w.guarded(long), won...)
 	won = append(won, p.wins(t, 5))
 	w.restart(t, old)
-	w.restores(t, w.guarded(), won...)
+	w.restores(t, w.guarded(long), won...)
 	require.Subset(t, w.withheld(t), packetsOf(unreported))
 	require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len(), "the shard opened without a person")
 	w.adds(t)

@@ -108,6 +108,9 @@ func (r *recovery) take() bool {
 				was.direct && s.promoted && s.token != was.token && s.before == was.history,
 		}
 		found := restore.Found{Seq: d.seq, Certain: d.certain(), OnePromotion: now.direct}
+		if was.attempt != "" && r.bug != "after an unfinished restore, meta.seq is taken as the intact seq" {
+			found.Floors = append(found.Floors, was.intact) // it may have written events above its floor
+		}
 		for _, o := range rows {
 			if o.epoch > d.epoch && r.bug != "after an unfinished restore, meta.seq is taken as the intact seq" {
 				found.Floors = append(found.Floors, o.floor)

@@ -1,0 +1,124 @@
+package recovery
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// Counts counts the grants that a restore put back, by the first source that knew them. It also counts the events that
+// no source knew, and the packets withheld for these events.
+type Counts struct {
+	Ledger    int   `json:"ledger"`
+	Topic     int   `json:"topic"`
+	Witnesses int   `json:"witnesses"`
+	Unknown   int64 `json:"nobody"`
+	// Silent reports whether a silent process may have reported grants that no source knows. Withheld counts the
+	// packets that are withheld for these grants.
+	Silent   bool  `json:"silent,omitempty"`
+	Withheld int64 `json:"withheld,omitempty"`
+	// Margin is the number of packets of each campaign that this opening withheld in addition to those for known and
+	// unknown events.
+	Margin int64 `json:"margin,omitempty"`
+	// First and Last are the first and the last seq that Redis lost. They are 0 if no loss is known.
+	First int64 `json:"first_seq"`
+	Last  int64 `json:"last_seq"`
+	// Planned is true if the note was written before the shard was open.
+	Planned bool `json:"planned,omitempty"`
+	// Next is the first seq after the opening. It is 0 until the opening begins.
+	Next int64 `json:"next_seq,omitempty"`
+	Took Steps `json:"took"`
+}
+
+// opened reports whether the shard may have been opened. A recoverer may have died between the last note and the
+// opening.
+func (c *Counts) opened() bool { return c.Next > 0 }
+
+// changed reports whether the opening put back or withheld something.
+func (c *Counts) changed() bool { return c.First > 0 || c.Margin > 0 }
+
+// Restored is an opening that restored what Redis had lost.
+type Restored struct {
+	Shard int       `json:"shard"`
+	Epoch int64     `json:"epoch"`
+	At    time.Time `json:"at"`
+	Counts
+}
+
+// latest is how many openings of a shard Restored looks at. A restore needs all notes: Redis can come back from a file
+// of before any of them.
+const latest = 100
+
+// Restored returns the latest openings that restored or withheld something, by shard, newest first. Without the ledger it returns
+// none.
+func (r *Recoverer) Restored(ctx context.Context) (list []Restored, err error) {
+	if r.cfg.Ledger == nil {
+		return nil, nil
+	}
+	for shard := range r.cfg.Store.Len() {
+		noted, err := r.noted(ctx, shard)
+		if err != nil {
+			return nil, err
+		}
+		head, err := r.cfg.Store.Shard(shard).Head(ctx)
+		if err != nil && !errors.Is(err, store.ErrFrozen) {
+			return nil, err
+		}
+		for i := range noted[:min(len(noted), latest)] {
+			if noted[i].changed() && (!noted[i].Planned || noted[i].Epoch == head.Epoch) {
+				list = append(list, noted[i])
+			}
+		}
+	}
+	return list, nil
+}
+
+// noted returns the ledger's notes of a shard's openings, newest first. It includes restores that were planned and not
+// completed. An opening that restored nothing has only Next.
+func (r *Recoverer) noted(ctx context.Context, shard int) (list []Restored, err error) {
+	fences, err := r.cfg.Ledger.Fences(ctx, shard)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range fences {
+		if f.Note == "" {
+			continue
+		}
+		one := Restored{Shard: f.Shard, Epoch: f.Epoch, At: f.Opened}
+		if err := json.Unmarshal([]byte(f.Note), &one.Counts); err != nil {
+			return nil, fmt.Errorf("the ledger's note of epoch %d of shard %d: %w", f.Epoch, shard, err)
+		}
+		list = append(list, one)
+	}
+	return list, nil
+}
+
+// logOpening logs what an opening restored and withheld. done is nil if it was nothing.
+func (r *Recoverer) logOpening(f *facts, done *Counts, fields []zap.Field) {
+	what := "a frozen shard is open again"
+	switch {
+	case done != nil && done.First > 0:
+		what += ": what Redis had lost was restored"
+	case f != nil && f.complete:
+		what += ", nothing was lost"
+	default:
+		what += ", no loss is known, but a process that has not reported may know of one"
+	}
+	if done != nil {
+		fields = append(fields, zap.Any("restored", done))
+	}
+	if done == nil || done.First == 0 && done.Withheld == 0 {
+		r.cfg.Log.Info(what, fields...)
+		return
+	}
+	if done.Withheld > 0 {
+		what += fmt.Sprintf("; packets withheld: %d, see `hongbao hole list`", done.Withheld)
+	}
+	r.cfg.Log.Warn(what, append(fields, zap.String("code", "redis_restored"))...)
+}
