@@ -12,8 +12,8 @@ import (
 	mini "github.com/alicebob/miniredis/v2/server"
 )
 
-// rewritten answers commands that miniredis carries out otherwise than Redis, and reports whether it did. TestCorpus of
-// internal/store compares the two.
+// rewritten answers commands that miniredis carries out otherwise than Redis, and reports whether it did. TestCorpus
+// of internal/store compares the two.
 func (s *redisServer) rewritten(c *mini.Peer, cmd string, args []string) bool {
 	switch {
 	case inTransaction(c):
@@ -194,7 +194,8 @@ func (s *redisServer) queueInfo(c *mini.Peer) {
 }
 
 // growing are the commands of scripts that Redis refuses when it is out of memory.
-var growing = []string{"XADD", "HSET", "HINCRBY", "SET", "SETBIT", "SETRANGE", "RPUSH", "LPUSH", "ZADD", "XGROUP CREATE"}
+var growing = []string{"XADD", "HSET", "HINCRBY", "SET", "SETBIT", "SETRANGE", "RPUSH", "LPUSH", "ZADD",
+	"XGROUP CREATE"}
 
 // refused reports whether a command in a script is refused, because memory is full. A script with flags may use more.
 func (s *redisServer) refused(c *mini.Peer, cmd string, args []string) bool {

@@ -18,35 +18,41 @@ func corpus() map[string]func(t *testing.T) {
 	return map[string]func(t *testing.T){
 		"ScriptsOnWrongTypes": TestScriptsOnWrongTypes, "ScriptsRepeated": TestScriptsRepeated,
 		"ScriptsOfAnEarlierEpoch": TestScriptsOfAnEarlierEpoch, "ScriptsOnMissingKeys": scriptsOnMissingKeys,
-		"AckEntries": TestAckEntries, "LoadChunks": TestLoadChunks, "LoadNoticesForeignStock": TestLoadNoticesForeignStock,
-		"States": TestStates, "CompleteOfADeletedClaim": TestCompleteOfADeletedClaim, "ClaimRepeated": TestClaimRepeated,
-		"ClaimGarbled": TestClaimGarbled, "CloseEndsACampaign": TestCloseEndsACampaign, "CloseRefuses": TestCloseRefuses,
-		"ClosedBeforeItsWindow": TestClosedBeforeItsWindow, "RefundedAndRetired": TestRefundedAndRetired,
-		"LockHasOneOwner": TestLockHasOneOwner, "GroupFinished": TestGroupFinished,
-		"GroupFinishedPassesOverForgedEntries": TestGroupFinishedPassesOverForgedEntries, "PutCodes": TestPutCodes,
-		"LeftoverCodes": TestLeftoverCodes, "Terms": TestTerms, "TermsOfAStub": TestTermsOfAStub, "FillCodes": TestFillCodes,
-		"RetireTakesCodes": TestRetireTakesCodes, "RestoreControl": TestRestoreControl, "ControlKept": TestControlKept,
-		"SumsThatDoNotFit": TestSumsThatDoNotFit, "Dead": TestDead,
-		"DeadWholeEntry": TestDeadWholeEntry, "DeadLettersOfALargeEntry": TestDeadLettersOfALargeEntry,
-		"WinnersAreNotFinal": TestWinnersAreNotFinal, "WinnersOfGenerations": TestWinnersOfGenerations,
-		"PutFilter": TestPutFilter, "FilterIsALeftover": TestFilterIsALeftover, "TopUpOfAPlace": TestTopUpOfAPlace,
+		"AckEntries": TestAckEntries, "LoadChunks": TestLoadChunks,
+		"LoadNoticesForeignStock": TestLoadNoticesForeignStock, "States": TestStates,
+		"CompleteOfADeletedClaim": TestCompleteOfADeletedClaim, "ClaimRepeated": TestClaimRepeated,
+		"ClaimGarbled": TestClaimGarbled, "CloseEndsACampaign": TestCloseEndsACampaign,
+		"CloseRefuses": TestCloseRefuses, "ClosedBeforeItsWindow": TestClosedBeforeItsWindow,
+		"RefundedAndRetired": TestRefundedAndRetired, "LockHasOneOwner": TestLockHasOneOwner,
+		"GroupFinished":                        TestGroupFinished,
+		"GroupFinishedPassesOverForgedEntries": TestGroupFinishedPassesOverForgedEntries,
+		"PutCodes":                             TestPutCodes, "LeftoverCodes": TestLeftoverCodes, "Terms": TestTerms,
+		"TermsOfAStub": TestTermsOfAStub, "FillCodes": TestFillCodes, "RetireTakesCodes": TestRetireTakesCodes,
+		"RestoreControl": TestRestoreControl, "ControlKept": TestControlKept,
+		"SumsThatDoNotFit": TestSumsThatDoNotFit, "Dead": TestDead, "DeadWholeEntry": TestDeadWholeEntry,
+		"DeadLettersOfALargeEntry": TestDeadLettersOfALargeEntry, "WinnersAreNotFinal": TestWinnersAreNotFinal,
+		"WinnersOfGenerations": TestWinnersOfGenerations, "PutFilter": TestPutFilter,
+		"FilterIsALeftover": TestFilterIsALeftover, "TopUpOfAPlace": TestTopUpOfAPlace,
 		"EmptyGenerationOfAPlace": TestEmptyGenerationOfAPlace, "AnnounceRefuses": TestAnnounceRefuses,
 		"LoadRefusesAnotherSum": TestLoadRefusesAnotherSum, "OnePlaceOfSeveral": TestOnePlaceOfSeveral,
-		"GrabFacts": TestGrabFacts, "GrabUnknownAndLoading": TestGrabUnknownAndLoading, "JumpIsNoBacklog": TestJumpIsNoBacklog,
-		"JumpIsNoBacklogOfPendingEntries": TestJumpIsNoBacklogOfPendingEntries, "JumpTrimsNothingEarly": TestJumpTrimsNothingEarly,
-		"TakeOfDeadWorkers": TestTakeOfDeadWorkers, "TakeIsBounded": TestTakeIsBounded, "Renew": TestRenew, "Parked": TestParked,
-		"Forget": TestForget, "BeginReplay": TestBeginReplay,
-		"ClaimWithOtherDoneBits": TestClaimWithOtherDoneBits, "CompleteMarksDeadLetters": TestCompleteMarksDeadLetters,
-		"SkippedRanges": TestSkippedRanges, "EntriesLeavesOutWhatCannotBeRead": TestEntriesLeavesOutWhatCannotBeRead,
-		"TrimMissingGroupBlocks": TestTrimMissingGroupBlocks, "TrimMaxEventsNeverPassesPending": TestTrimMaxEventsNeverPassesPending,
-		"TrimIgnoresForgedSeq":          TestTrimIgnoresForgedSeq,
-		"TrimRetentionAndBounds":        TestTrimRetentionAndBounds,
-		"WinnersAfterARestore":          TestWinnersAfterARestore,
-		"RepeatedWithholdingNearTheEnd": TestRepeatedWithholdingNearTheEnd,
-		"GrantThatCannotComeBack":       TestGrantThatCannotComeBack, "MarkLeavesClaims": TestMarkLeavesClaims,
-		"NoOpeningWithoutAllEvidence": TestNoOpeningWithoutAllEvidence, "RegistrationStaysOnAFrozenShard": TestRegistrationStaysOnAFrozenShard,
-		"ReceiptsStayInOrderOfTime": TestReceiptsStayInOrderOfTime, "Receipts": TestReceipts, "Decide": TestDecide,
-		"grabs": grabHistories,
+		"GrabFacts": TestGrabFacts, "GrabUnknownAndLoading": TestGrabUnknownAndLoading,
+		"JumpIsNoBacklog":                 TestJumpIsNoBacklog,
+		"JumpIsNoBacklogOfPendingEntries": TestJumpIsNoBacklogOfPendingEntries,
+		"JumpTrimsNothingEarly":           TestJumpTrimsNothingEarly, "TakeOfDeadWorkers": TestTakeOfDeadWorkers,
+		"TakeIsBounded": TestTakeIsBounded, "Renew": TestRenew, "Parked": TestParked, "Forget": TestForget,
+		"BeginReplay": TestBeginReplay, "ClaimWithOtherDoneBits": TestClaimWithOtherDoneBits,
+		"CompleteMarksDeadLetters": TestCompleteMarksDeadLetters, "SkippedRanges": TestSkippedRanges,
+		"EntriesLeavesOutWhatCannotBeRead": TestEntriesLeavesOutWhatCannotBeRead,
+		"TrimMissingGroupBlocks":           TestTrimMissingGroupBlocks,
+		"TrimMaxEventsNeverPassesPending":  TestTrimMaxEventsNeverPassesPending,
+		"RepeatedWithholdingNearTheEnd":    TestRepeatedWithholdingNearTheEnd,
+		"MarkLeavesClaims":                 TestMarkLeavesClaims,
+		"NoOpeningWithoutAllEvidence":      TestNoOpeningWithoutAllEvidence,
+		"RegistrationStaysOnAFrozenShard":  TestRegistrationStaysOnAFrozenShard,
+		"ReceiptsStayInOrderOfTime":        TestReceiptsStayInOrderOfTime, "Receipts": TestReceipts,
+		"Decide": TestDecide, "GrantThatCannotComeBack": TestGrantThatCannotComeBack,
+		"TrimIgnoresForgedSeq": TestTrimIgnoresForgedSeq, "TrimRetentionAndBounds": TestTrimRetentionAndBounds,
+		"WinnersAfterARestore": TestWinnersAfterARestore, "grabs": grabHistories,
 	}
 }
 
@@ -67,16 +73,17 @@ func scriptsOnMissingKeys(t *testing.T) {
 	}
 }
 
-// grabHistories makes random grabs, changes of the campaign and top-ups, without a campaign that begins or ends meanwhile.
+// grabHistories makes random grabs, changes of the campaign and top-ups. No campaign begins or ends meanwhile.
 func grabHistories(t *testing.T) {
 	for seed := range uint64(16) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
-			h := &history{r: rand.New(rand.NewPCG(seed, 2)), seen: map[hongbao.Outcome]int{}, limits: map[hongbao.Limit]bool{},
-				b: setup(t), users: 20, name: fmt.Sprint("grabs ", seed)}
+			h := &history{r: rand.New(rand.NewPCG(seed, 2)), b: setup(t), users: 20, name: fmt.Sprint("grabs ", seed),
+				seen: map[hongbao.Outcome]int{}, limits: map[hongbao.Limit]bool{}}
 			h.k = h.b.k
 			c := h.spec()
-			c.From, c.To = time.Now().Add(-30*time.Hour).Truncate(time.Millisecond), time.Now().Add(30*time.Hour).Truncate(time.Millisecond)
+			now := time.Now().Truncate(time.Millisecond)
+			c.From, c.To = now.Add(-30*time.Hour), now.Add(30*time.Hour)
 			var err error
 			h.m, err = newModel(c, h.b.load(t, c))
 			require.NoError(t, err)
