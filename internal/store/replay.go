@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -67,7 +68,7 @@ func (k *Shard) LookUpReplay(ctx context.Context, name string) (Replay, bool, er
 	}
 	begun, _ := v[3].(string)
 	epoch, _ := v[4].(string)
-	r := replyReader{rest: []string{last, next, begun, epoch}}
+	r := replyReader{rest: []string{last, next, begun, cmp.Or(epoch, "0")}}
 	out := Replay{Covers: covers, Last: r.int64(), Next: r.int64(), Begun: time.UnixMilli(r.int64()).UTC(), Epoch: r.int64()}
 	out.Ended = noted && out.Next == 0
 	return out, true, r.err
