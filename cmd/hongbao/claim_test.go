@@ -131,5 +131,5 @@ func TestClaimOfAReplay(t *testing.T) {
 	require.Empty(t, decided[struct{ Claims []app.OpenClaim }](t, d.ok("claim", "list", "--json")).Claims)
 	d.refused(1, settle, "is not open")
 	report := decided[struct{ Delivered, Before int64 }](t, d.ok(copies...))
-	require.EqualValues(t, []int64{0, 2}, []int64{report.Delivered, report.Before})
+	require.Equal(t, []int64{0, 2}, []int64{report.Delivered, report.Before})
 }

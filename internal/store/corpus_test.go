@@ -2,7 +2,7 @@ package store_test
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // Redis names scripts by it
+	"crypto/sha1"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -224,7 +224,7 @@ func (c *tape) note(cmd redis.Cmder, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	args := cmd.Args()
-	line := ""
+	var line string
 	switch name := cmd.Name(); {
 	case slices.Contains(unrecorded, name) || redis.HasErrorPrefix(err, "NOSCRIPT"):
 		return
@@ -279,7 +279,7 @@ func nameOf(text string) string {
 	if name, has := scriptNames.Load(text); has {
 		return name.(string)
 	}
-	sum := sha1.Sum([]byte(text)) //nolint:gosec // see the import
+	sum := sha1.Sum([]byte(text))
 	for name := range scriptCases() {
 		if strings.HasSuffix(text, lua.Source(name)) {
 			scriptNames.Store(hex.EncodeToString(sum[:]), name)

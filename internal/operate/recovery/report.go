@@ -99,8 +99,18 @@ func (r *Recoverer) noted(ctx context.Context, shard int) (list []Restored, err 
 	return list, nil
 }
 
-// logOpening logs what an opening restored and withheld. done is nil if it was nothing.
-func (r *Recoverer) logOpening(f *facts, done *Counts, fields []zap.Field) {
+// logOpening logs what an opening restored and withheld. done is nil if it was nothing. f is nil if nobody was asked.
+func (r *Recoverer) logOpening(v *Verdict, f *facts, done *Counts) {
+	fields := []zap.Field{zap.Int("shard", v.Shard), zap.Int64("epoch", v.opened), zap.Int64("seq", v.Redis),
+		zap.Duration("frozen for", v.For), zap.Bool("every process has reported", f != nil && f.complete)}
+	if f != nil {
+		f.lap(&f.steps.Open)
+		fields = append(fields, zap.Any("steps", f.steps))
+		if f.doubt != "" { // nothing was lost: else a person decides
+			r.cfg.Log.Warn("a shard opens although the topic can't be trusted; a worker that is cut off may still publish "+
+				"grants again", zap.Int("shard", v.Shard), zap.String("topic", f.doubt))
+		}
+	}
 	what := "a frozen shard is open again"
 	switch {
 	case done != nil && done.First > 0:

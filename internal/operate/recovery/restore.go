@@ -42,35 +42,8 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, lost bool
 			return done, "", nil
 		}
 	}
-	if done.changed() { // noted before any change, so that another recoverer can continue
-		if err := r.note(ctx, v, done); err != nil {
-			return nil, "", err
-		}
-	}
-	if v.guarded {
-		if err := r.withhold(ctx, v, kept, done.Margin); err != nil {
-			return nil, "", err
-		}
-	}
-	k := r.cfg.Store.Shard(v.Shard)
-	if err := k.Regrant(ctx, f.attempt, runsOf(v, kept)...); err != nil {
-		if hongbao.ClassOf(err) == hongbao.ClassConflict {
-			return nil, err.Error(), nil
-		}
-		return nil, "", err
-	}
-	if v.guarded && done.Margin+done.Unknown > 0 {
-		if err := r.withholdRest(ctx, v); err != nil {
-			return nil, "", err
-		}
-	}
-	for id, c := range v.here {
-		if done.Unknown == 0 || v.guarded && c.places > 1 { // then no packet returns to the stock: the rest is withheld
-			continue
-		}
-		if err := k.Revise(ctx, f.attempt, id); err != nil {
-			return nil, "", err
-		}
+	if why, err := r.putBack(ctx, v, f, kept, done); err != nil || why != "" {
+		return nil, why, err
 	}
 	if len(kept) > 0 {
 		v.restored = kept[len(kept)-1].Seq
@@ -78,6 +51,43 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, lost bool
 	done.Withheld, err = r.countWithheld(ctx, v)
 	f.lap(&f.steps.PutBack)
 	return done, "", err
+}
+
+// putBack withholds packets and puts back grants, in an order that another recoverer can continue. If Redis refuses a
+// grant, it returns why a person has to decide.
+func (r *Recoverer) putBack(ctx context.Context, v *Verdict, f *facts, kept []restore.Known, done *Counts) (
+	why string, err error) {
+	if done.changed() { // noted before any change
+		if err := r.note(ctx, v, done); err != nil {
+			return "", err
+		}
+	}
+	if v.guarded {
+		if err := r.withhold(ctx, v, kept, done.Margin); err != nil {
+			return "", err
+		}
+	}
+	k := r.cfg.Store.Shard(v.Shard)
+	if err := k.Regrant(ctx, f.attempt, runsOf(v, kept)...); err != nil {
+		if hongbao.ClassOf(err) == hongbao.ClassConflict {
+			return err.Error(), nil
+		}
+		return "", err
+	}
+	if v.guarded && done.Margin+done.Unknown > 0 {
+		if err := r.withholdRest(ctx, v); err != nil {
+			return "", err
+		}
+	}
+	for id, c := range v.here {
+		if done.Unknown == 0 || v.guarded && c.places > 1 { // then no packet returns to the stock: the rest is withheld
+			continue
+		}
+		if err := k.Revise(ctx, f.attempt, id); err != nil {
+			return "", err
+		}
+	}
+	return "", nil
 }
 
 // planned counts what a restore puts back. It includes what an earlier recoverer has put back in this attempt.
@@ -271,17 +281,7 @@ func (r *Recoverer) restoreAndOpen(ctx context.Context, v *Verdict, f *facts) (w
 		return "", err
 	}
 	r.shards[v.Shard].facts = nil
-	fields := []zap.Field{zap.Int("shard", v.Shard), zap.Int64("epoch", v.opened), zap.Int64("seq", v.Redis),
-		zap.Duration("frozen for", v.For), zap.Bool("every process has reported", f != nil && f.complete)}
-	if f != nil {
-		f.lap(&f.steps.Open)
-		fields = append(fields, zap.Any("steps", f.steps))
-		if f.doubt != "" { // nothing was lost: else a person decides
-			r.cfg.Log.Warn("a shard opens although the topic can't be trusted; a worker that is cut off may still publish "+
-				"grants again", zap.Int("shard", v.Shard), zap.String("topic", f.doubt))
-		}
-	}
-	r.logOpening(f, done, fields)
+	r.logOpening(v, f, done)
 	if done == nil || !done.changed() {
 		return "", nil
 	}

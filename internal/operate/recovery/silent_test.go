@@ -35,7 +35,7 @@ func TestSilentProcessAndNoKnownLoss(t *testing.T) {
 	list, err := w.rec.Restored(t.Context())
 	require.NoError(t, err)
 	require.Len(t, list, 1)
-	require.EqualValues(t, []int64{0, 11, 11}, []int64{list[0].First, list[0].Margin, list[0].Withheld})
+	require.Equal(t, []int64{0, 11, 11}, []int64{list[0].First, list[0].Margin, list[0].Withheld})
 	ids, err := w.ledger.Withholding(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []string{id}, ids)
