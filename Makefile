@@ -9,6 +9,7 @@ DEEDS ?=
 PROCESSES ?= 1
 ROUNDS ?= 5
 SEED ?= 0
+SERVER ?=
 TIMEOUT ?= 20m
 LONGEST := ./cmd/hongbao ./test ./internal/ledger ./internal/sink/publish ./consumer ./producer ./internal/app
 GOLANGCI_VERSION := v2.15.0
@@ -105,9 +106,9 @@ test-mysql: build ## the ledger on MySQL, a part of test-servers: all tests of M
 	cd deploy/test && HONGBAO_TEST_ON_MYSQL=1 go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^(TestRightsOnMariaDB|TestUpgrade)$$/^(mysql)?$$' .
 	HONGBAO_TEST_ON_MYSQL=1 $(MAKE) --no-print-directory soak SECONDS=60
 
-losses: setup ## Redis loses writes in many ways on real servers, under a rain; writes the table of docs/reliability.md; ROW=03 for one row; some 20 minutes
+losses: setup ## Redis loses writes in many ways on real servers, under a rain; writes two tables of docs/reliability.md; ROW=03 for one row, ROW='0[1-3].replica' SERVER=valkey-9 for some rows on another server, without a table; some 30 minutes
 	scripts/setup.sh servers
-	go test -vet=off -count=1 -timeout 60m -run '^(TestLosses|TestOpenings)$$$(if $(ROW),/^$(ROW))' -v ./test -args -losses -update
+	go test -vet=off -count=1 -timeout 60m -run '^(TestLosses|TestOpenings)$$$(if $(ROW),/^$(ROW))' -v ./test -args -losses $(if $(SERVER),-server $(SERVER),-update)
 
 outages: setup ## what callers get while Redis is dead, silent, full, slow, or loses replies; writes its table of docs/reliability.md; ROW=01 for one row; some 6 minutes
 	go test -vet=off -count=1 -timeout 30m -run '^TestOutages$$$(if $(ROW),/^$(ROW))' -v ./test -args -outages -update

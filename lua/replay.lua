@@ -12,7 +12,7 @@
 local has = redis.call('HMGET', KEYS[1], 'covers', 'last', 'next', 'begun', 'epoch')
 local meta = redis.call('HMGET', KEYS[2], 'seq', 'epoch')
 if has[1] then
-	return { has[1], has[2], has[3] or '0', has[4] or '0', has[5] or '0' }
+	return { has[1], has[2], has[3] or '0', has[4], has[5] }
 end
 local last = tonumber(meta[1])
 if ARGV[2] ~= '0' then

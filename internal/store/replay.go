@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -68,7 +67,7 @@ func (k *Shard) LookUpReplay(ctx context.Context, name string) (Replay, bool, er
 	}
 	begun, _ := v[3].(string)
 	epoch, _ := v[4].(string)
-	r := replyReader{rest: []string{last, next, begun, cmp.Or(epoch, "0")}}
+	r := replyReader{rest: []string{last, next, begun, epoch}}
 	out := Replay{Covers: covers, Last: r.int64(), Next: r.int64(), Begun: time.UnixMilli(r.int64()).UTC(), Epoch: r.int64()}
 	out.Ended = noted && out.Next == 0
 	return out, true, r.err
