@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"testing"
@@ -382,14 +383,19 @@ func TestRegrantOfWithheldPacketsSparesTheStock(t *testing.T) {
 	_, search := b.commandStat(t, "lpos")
 	withheld, err := b.k.Withheld(t.Context(), "rain")
 	require.NoError(t, err)
-	grants := make([]hongbao.Grant, store.MaxGrabs)
-	for i := range grants {
-		p := withheld[500+i]
-		grants[i] = hongbao.Grant{Campaign: "rain", User: fmt.Sprint("u", i), Seq: 1 + int64(i), Packet: p.Number,
-			Amount: p.Amount, Time: time.UnixMilli(1_800_000_000_000)}
+	least := int64(math.MaxInt64) // a busy machine may stop Redis within a search
+	for batch := range 3 {
+		grants := make([]hongbao.Grant, store.MaxGrabs)
+		for i := range grants {
+			at := batch*store.MaxGrabs + i
+			p := withheld[500+at]
+			grants[i] = hongbao.Grant{Campaign: "rain", User: fmt.Sprint("u", at), Seq: 1 + int64(at), Packet: p.Number,
+				Amount: p.Amount, Time: time.UnixMilli(1_800_000_000_000)}
+		}
+		_, began := b.commandStat(t, "lpos")
+		require.NoError(t, b.k.Regrant(t.Context(), attempt, store.Run{Grants: grants, Generations: 1}))
+		_, regranted := b.commandStat(t, "lpos")
+		least = min(least, regranted-began)
 	}
-	require.NoError(t, b.k.Regrant(t.Context(), attempt, store.Run{Grants: grants, Generations: 1}))
-	_, regranted := b.commandStat(t, "lpos")
-	require.Less(t, regranted-search, store.MaxGrabs/4*(search-before), "in microseconds; each full search took %d",
-		search-before)
+	require.Less(t, least, store.MaxGrabs/4*(search-before), "in microseconds; each full search took %d", search-before)
 }
