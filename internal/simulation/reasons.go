@@ -11,6 +11,7 @@ var reasons = map[string]map[string]string{
 		"once":              "no history uses package dedup: its tests",
 		"purge_campaign":    "a campaign leaves Redis 24 h after its refund",
 		"raise_done_floor":  "events stay in the stream for longer than a history",
+		"touch empty":       "only if Redis loses a process's first registration before the replicas have it",
 		"rate":              "no sink has a rate limit",
 		"replay":            "a person replays only if receipts have no entry in the stream after an accepted loss",
 		"replayed":          "a person replays only if receipts have no entry in the stream after an accepted loss",
@@ -38,10 +39,11 @@ var reasons = map[string]map[string]string{
 		"redis_down": "outages of Redis are mostly shorter than this alarm waits",
 	},
 	"person": {
-		"hongbao hole grant":         "only if a withheld packet was told to a user",
-		"hongbao hole release":       "only if a restore withheld packets of a campaign on one shard",
-		"hongbao replay":             "only if receipts have no entry in the stream after an accepted loss",
-		"hongbao quarantine resolve": "only if a settled packet came again with other facts",
+		"hongbao campaign close --early": "only if one shard of a campaign is lost and another one is intact",
+		"hongbao hole grant":             "only if a withheld packet was told to a user",
+		"hongbao hole release":           "only if a restore withheld packets of a campaign on one shard",
+		"hongbao replay":                 "only if receipts have no entry in the stream after an accepted loss",
+		"hongbao quarantine resolve":     "only if a settled packet came again with other facts",
 	},
 	"grab error": {
 		"broken":   "no key of a campaign is damaged: the tests of internal/store",
