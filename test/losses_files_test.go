@@ -97,13 +97,9 @@ const fileAge = 12 * time.Second
 
 // olderAppendOnlyFile restarts Redis from an older copy of its append-only files.
 func olderAppendOnlyFile(l *losing) {
-	server := l.at.hand.servers[0]
-	old := l.copyFiles(server)
+	old := l.copyFiles(l.at.hand.servers[0])
 	l.lasts(time.Now(), fileAge, "the file gets old")
-	l.ahead(server)
-	last := l.dies(server)
-	l.replaces(server, old)
-	l.lacks(last, server)
+	l.restartsFrom(old, func() {})
 }
 
 // copyFiles returns a copy of a server's append-only files.
@@ -124,6 +120,18 @@ func (l *losing) replaces(server *testkit.RedisServer, files string) {
 	require.NoError(l.t, server.Restart())
 }
 
+// restartsFrom kills Redis once it has grants that these files lack, and restarts it from them. It calls meanwhile between
+// the two.
+func (l *losing) restartsFrom(files string, meanwhile func()) {
+	l.t.Helper()
+	server := l.at.hand.servers[0]
+	l.ahead(server)
+	last := l.dies(server)
+	meanwhile()
+	l.replaces(server, files)
+	l.lacks(last, server)
+}
+
 // olderRDB restarts Redis from an older RDB file, as the base of an empty append-only file.
 func olderRDB(l *losing) {
 	server, old := l.at.hand.servers[0], l.t.TempDir()
@@ -136,8 +144,5 @@ func olderRDB(l *losing) {
 		require.NoError(l.t, os.WriteFile(filepath.Join(old, name), text, 0o600))
 	}
 	l.lasts(time.Now(), fileAge, "the file gets old")
-	l.ahead(server)
-	last := l.dies(server)
-	l.replaces(server, old)
-	l.lacks(last, server)
+	l.restartsFrom(old, func() {})
 }

@@ -15,25 +15,15 @@ import (
 // write is d ago.
 func downFor(d time.Duration) func(l *losing) {
 	return func(l *losing) {
-		server := l.at.hand.servers[0]
-		files, since := l.copyFiles(server), time.Now()
-		l.ahead(server)
-		last := l.dies(server)
-		l.lasts(since, d, "Redis is down")
-		l.replaces(server, files)
-		l.lacks(last, server)
+		files, since := l.copyFiles(l.at.hand.servers[0]), time.Now()
+		l.restartsFrom(files, func() { l.lasts(since, d, "Redis is down") })
 	}
 }
 
 // aged returns a fault in which Redis restarts from a file whose last write was d before the loss.
 func aged(d time.Duration) func(l *losing) {
 	return func(l *losing) {
-		server := l.at.hand.servers[0]
-		files := l.ages(l.copyFiles(server), d)
-		l.ahead(server)
-		last := l.dies(server)
-		l.replaces(server, files)
-		l.lacks(last, server)
+		l.restartsFrom(l.ages(l.copyFiles(l.at.hand.servers[0]), d), func() {})
 	}
 }
 
@@ -65,13 +55,7 @@ func (l *losing) ages(files string, by time.Duration) string {
 func keepsFile(l *losing) { l.file = l.copyFiles(l.at.hand.servers[0]) }
 
 // startsFromFile restarts Redis from the copy of keepsFile.
-func startsFromFile(l *losing) {
-	server := l.at.hand.servers[0]
-	l.ahead(server)
-	last := l.dies(server)
-	l.replaces(server, l.file)
-	l.lacks(last, server)
-}
+func startsFromFile(l *losing) { l.restartsFrom(l.file, func() {}) }
 
 // quietRestarts lets users grab, and restarts Redis twice from one file that has everything. Nothing may be withheld.
 func quietRestarts(l *losing) {
@@ -146,13 +130,10 @@ func (l *losing) newcomer() *callers {
 // losesWith kills a process and Redis, which restarts at a time from older files.
 func (l *losing) losesWith(c *callers, files string, at time.Time) {
 	l.t.Helper()
-	server := l.at.hand.servers[0]
-	l.ahead(server)
-	last := l.dies(server)
-	c.kill()
-	l.lasts(time.Now(), time.Until(at), "Redis is down")
-	l.replaces(server, files)
-	l.lacks(last, server)
+	l.restartsFrom(files, func() {
+		c.kill()
+		l.lasts(time.Now(), time.Until(at), "Redis is down")
+	})
 }
 
 // leavesTimes leaves in Redis what a clock leaves that was ahead.
@@ -190,6 +171,10 @@ func resumes(l *losing) {
 	if !l.person {
 		l.pours("the rain continues")
 	}
+	l.resumeSinks()
+}
+
+func (l *losing) resumeSinks() {
 	for _, sink := range l.paused {
 		l.ok("sink", "resume", sink, "--by", "ann", "--why", "a test")
 	}
@@ -197,33 +182,22 @@ func resumes(l *losing) {
 
 // killedWithFile restarts Redis from a file that lacks the last second. All processes that answered users are killed.
 func killedWithFile(l *losing) {
-	server := l.at.hand.servers[0]
-	files := l.copyFiles(server)
-	l.ahead(server)
-	last := l.dies(server)
-	killCallers(l)
-	l.replaces(server, files)
-	l.lacks(last, server)
+	l.restartsFrom(l.copyFiles(l.at.hand.servers[0]), func() { killCallers(l) })
 }
 
 func resumesWithNewCallers(l *losing) {
 	newCallers(l)
-	for _, sink := range l.paused {
-		l.ok("sink", "resume", sink, "--by", "ann", "--why", "a test")
-	}
+	l.resumeSinks()
 }
 
 // cutOffProcess cuts one process off, and restarts Redis from an old file. Without a margin only a person can decide.
 func cutOffProcess(l *losing) {
-	server := l.at.hand.servers[0]
-	files := l.copyFiles(server)
+	files := l.copyFiles(l.at.hand.servers[0])
 	l.lasts(time.Now(), fileAge, "the file gets old")
-	l.ahead(server)
-	last := l.dies(server)
-	l.side.Refuse(true)
-	l.side.CutAll()
-	l.replaces(server, files)
-	l.lacks(last, server)
+	l.restartsFrom(files, func() {
+		l.side.Refuse(true)
+		l.side.CutAll()
+	})
 }
 
 // comesBack joins the process again, after a person has accepted the loss.

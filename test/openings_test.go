@@ -1,7 +1,6 @@
 package test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"regexp"
@@ -9,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -125,7 +123,6 @@ func (l *losing) costs() (c costs) {
 	l.t.Helper()
 	owners := map[int64]string{}
 	for _, crowd := range l.crowds() {
-		c.busy += crowd.busy
 		for user, packets := range crowd.granted {
 			for packet := range packets {
 				if owner, has := owners[packet]; has && owner != user {
@@ -135,7 +132,7 @@ func (l *losing) costs() (c costs) {
 			}
 		}
 	}
-	c.busy -= l.busyBefore
+	c.busy = l.busyAnswers() - l.busyBefore
 	c.margin = l.grantedAtTheEnd()
 	for _, w := range l.workers {
 		c.worker = max(c.worker, l.memoryOf[w])
@@ -182,15 +179,11 @@ func (l *losing) remembersMemory() {
 
 // grantedAtTheEnd counts the known grants in the last openingMargin before the loss, by the ledger, which has all of them
 // in the end.
-func (l *losing) grantedAtTheEnd() (n int64) {
+func (l *losing) grantedAtTheEnd() int64 {
 	l.t.Helper()
-	conn, err := pgx.Connect(l.t.Context(), l.dsn)
-	require.NoError(l.t, err)
-	defer conn.Close(context.Background())
-	require.NoError(l.t, conn.QueryRow(l.t.Context(), `WITH known AS (SELECT granted_at FROM grants WHERE seq <= $1)
-		SELECT count(*) FROM known WHERE granted_at > (SELECT max(granted_at) FROM known) - $2`,
-		l.lastLost, openingMargin.Milliseconds()).Scan(&n))
-	return n
+	return l.ask(fmt.Sprintf(`WITH known AS (SELECT granted_at FROM grants WHERE seq <= %d)
+		SELECT count(*) FROM known WHERE granted_at > (SELECT max(granted_at) FROM known) - %d`, l.lastLost,
+		openingMargin.Milliseconds()))
 }
 
 // line returns the row in Markdown.

@@ -56,10 +56,7 @@ func (w *world) byOperator(ctx context.Context, d *Deed) error {
 			return err
 		}
 		_ = sleep(ctx, d.For)
-		return w.persist(ctx, "sink resume "+d.Who, "", func(ctx context.Context, a *app.App) error {
-			_, err := a.ResumeSink(ctx, d.Who, ann)
-			return err
-		})
+		return w.resume(ctx, d)
 	case CampaignPause:
 		if err := w.persist(ctx, "campaign pause", c, func(ctx context.Context, a *app.App) error {
 			return a.Pause(ctx, c, ann.Why)
@@ -67,30 +64,33 @@ func (w *world) byOperator(ctx context.Context, d *Deed) error {
 			return err
 		}
 		_ = sleep(ctx, d.For)
-		return w.persist(ctx, "campaign resume", c, func(ctx context.Context, a *app.App) error {
-			return a.Resume(ctx, c, ann.Why)
-		})
+		return w.resume(ctx, d)
 	case TopUp:
 		return w.topUp(ctx, c, d.At)
 	}
 	return nil
 }
 
+// resume ends a SinkPause or a CampaignPause.
+func (w *world) resume(ctx context.Context, d *Deed) error {
+	if d.What == SinkPause {
+		return w.persist(ctx, "sink resume "+d.Who, "", func(ctx context.Context, a *app.App) error {
+			_, err := a.ResumeSink(ctx, d.Who, ann)
+			return err
+		})
+	}
+	c := w.plan.Campaigns[0].ID
+	return w.persist(ctx, "campaign resume", c, func(ctx context.Context, a *app.App) error {
+		return a.Resume(ctx, c, ann.Why)
+	})
+}
+
 // resumeAgain repeats the resumes of the plan. A failover may lose one that Redis has and the ledger not yet; then the
 // alarm sink_paused stays, or a campaign stays paused.
 func (w *world) resumeAgain(ctx context.Context) (err error) {
-	c := w.plan.Campaigns[0].ID
 	for i := range w.plan.Deeds {
-		switch d := &w.plan.Deeds[i]; d.What {
-		case SinkPause:
-			err = errors.Join(err, w.persist(ctx, "sink resume "+d.Who, "", func(ctx context.Context, a *app.App) error {
-				_, err := a.ResumeSink(ctx, d.Who, ann)
-				return err
-			}))
-		case CampaignPause:
-			err = errors.Join(err, w.persist(ctx, "campaign resume", c, func(ctx context.Context, a *app.App) error {
-				return a.Resume(ctx, c, ann.Why)
-			}))
+		if d := &w.plan.Deeds[i]; d.What == SinkPause || d.What == CampaignPause {
+			err = errors.Join(err, w.resume(ctx, d))
 		}
 	}
 	if errors.Is(err, errGivenUp) {

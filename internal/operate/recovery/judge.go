@@ -66,11 +66,7 @@ func (r *Recoverer) judge(ctx context.Context, v *Verdict, f *facts) (kept []res
 // guard sets v.guarded. It returns why a person has to decide; empty if none has to. lost reports whether a source knows
 // an event that Redis has lost.
 func (r *Recoverer) guard(v *Verdict, f *facts, kept []restore.Known, lost bool) (why string) {
-	walks := false
-	for _, c := range v.here {
-		walks = walks || c.places > 1 && c.grants
-	}
-	walks = walks && unknown(lostSpans(v, v.Redis+1, kept)) > 0
+	walks := v.wide() && unknown(lostSpans(v, v.Redis+1, kept)) > 0
 	guard := restore.GuardOf(restore.Doubt{Silent: !f.complete, Walks: walks, Lost: lost, Margin: r.cfg.Margin})
 	v.guarded = guard == restore.Withhold
 	switch {

@@ -55,8 +55,8 @@ type Restored struct {
 // of before any of them.
 const latest = 100
 
-// Restored returns the latest openings that restored or withheld something, by shard, newest first. Without the ledger it returns
-// none.
+// Restored returns the latest openings that restored or withheld something, by shard, newest first. Without the ledger
+// it returns none.
 func (r *Recoverer) Restored(ctx context.Context) (list []Restored, err error) {
 	if r.cfg.Ledger == nil {
 		return nil, nil

@@ -25,12 +25,9 @@ func (r *returning) Fence(ctx context.Context, f stream.TopicFence) (stream.Fenc
 	return r.topic.Fence(ctx, f)
 }
 
-// Redis has lost no event, but the done bits of events that the topic has. The broker is away while the topic is
-// fenced, and answers right after. The shard does not open before its done bits are restored: the publisher would send
-// the events again. Found by the simulation.
-func TestTopicIsBackRightAfterTheFence(t *testing.T) {
-	t.Parallel()
-	w := setup(t)
+// losesDoneBits restarts Redis with all its events, of which the topic has ten, and without the done bits of these.
+func (w *world) losesDoneBits(t *testing.T) {
+	t.Helper()
 	p := w.process(t)
 	p.watch(t)
 	p.wins(t, 10)
@@ -39,6 +36,15 @@ func TestTopicIsBackRightAfterTheFence(t *testing.T) {
 	require.NoError(t, err)
 	w.topic.grants = entries[0].Grants
 	w.restart(t, old)
+}
+
+// Redis has lost no event, but the done bits of events that the topic has. The broker is away while the topic is
+// fenced, and answers right after. The shard does not open before its done bits are restored: the publisher would send
+// the events again. Found by the simulation.
+func TestTopicIsBackRightAfterTheFence(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.losesDoneBits(t)
 	away := &returning{topic: &w.topic}
 	w.restores(t, w.patient(func(c *recovery.Config) { c.Topic, c.Margin = away, time.Second }))
 	done, err := w.rdb.BitCount(t.Context(), w.shard().Keys.Done("kafka", 0), nil).Result()
@@ -61,14 +67,7 @@ func (r refusing) HighestSeq(context.Context, int, time.Time) (int64, error) { r
 func TestDoneBitsOfATopicThatCannotBeFenced(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	p := w.process(t)
-	p.watch(t)
-	p.wins(t, 10)
-	old := w.older(t)
-	entries, err := w.shard().Entries(t.Context(), "-", "+")
-	require.NoError(t, err)
-	w.topic.grants = entries[0].Grants
-	w.restart(t, old)
+	w.losesDoneBits(t)
 	w.restores(t, w.patient(func(c *recovery.Config) { c.Topic, c.Margin = refusing{&w.topic}, time.Second }))
 	done, err := w.rdb.BitCount(t.Context(), w.shard().Keys.Done("kafka", 0), nil).Result()
 	require.NoError(t, err)

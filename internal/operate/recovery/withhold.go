@@ -133,16 +133,23 @@ func (r *Recoverer) margin(ctx context.Context, v *Verdict, f *facts, kept []res
 // which packets these were. If they were only a margin, the recoverer withholds the first packets of the stock again.
 // That is not so for a campaign over several shards: its users may have found the place empty.
 func (v *Verdict) lostWithheld() string {
-	wide := false
-	for _, c := range v.here {
-		wide = wide || c.grants && c.places > 1
-	}
+	wide := v.wide()
 	for _, n := range v.lostNotes() {
 		if n.Withheld > 0 && n.Silent && (n.Unknown > 0 || wide) {
 			return fmt.Sprintf("Redis has lost the opening of epoch %d, which withheld packets", n.Epoch)
 		}
 	}
 	return ""
+}
+
+// wide reports whether a campaign over several shards is open.
+func (v *Verdict) wide() bool {
+	for _, c := range v.here {
+		if c.grants && c.places > 1 {
+			return true
+		}
+	}
+	return false
 }
 
 func (r *Recoverer) countWithheld(ctx context.Context, v *Verdict) (n int64, err error) {
