@@ -13,7 +13,8 @@ import (
 // patience is how long users repeat their grabs after the last fault of a request.
 const patience = 90 * time.Second
 
-// user grabs in each campaign, once more than they may hold packets, and repeats each grab until its answer is final.
+// user grabs in each campaign, once more than they may hold packets, and repeats each grab until its answer is final. A
+// pause is no end: an earlier try that the network holds back may win after it.
 func (w *world) user(ctx context.Context, u int) {
 	r := rand.New(rand.NewPCG(w.plan.Seed, uint64(1000+u)))
 	if sleep(ctx, time.Duration(r.Int64N(int64(w.plan.Faulty*2/3)))) != nil {
@@ -53,7 +54,7 @@ func (w *world) grab(ctx context.Context, r *rand.Rand, g *hongbao.Grab) {
 				}
 			default:
 				w.cover.note("outcome", string(a.Outcome))
-				if a.Outcome.Final() {
+				if a.Outcome.Final() && a.Outcome != hongbao.OutcomePaused { // who reads that grabs pause comes again
 					w.tell(g, &a)
 					return
 				}
