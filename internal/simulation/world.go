@@ -87,7 +87,10 @@ func (w *world) config(p *Proc) (*configs.Config, error) {
 		"consumer.lease": "3s", "consumer.poll": "300ms", "consumer.block": "300ms", "consumer.batch_grants": "500",
 		"publisher.request_timeout": "1s", "publisher.attempt_time": "2s", "publisher.max_claim_age": "2s",
 		"log.level": "info", "log.format": "json",
-		"unsafe.allow": strings.Join([]string{configs.UnsafeRedis}, ","),
+		// Users come in bursts, and no margin that goes by what was granted before covers each burst: a known limit. So the
+		// histories have a margin that covers all of them.
+		"work.restore_margin": "1m",
+		"unsafe.allow":        strings.Join([]string{configs.UnsafeRedis}, ","),
 	}
 	var env []string
 	for k, v := range set {
