@@ -84,10 +84,6 @@ const (
 	lookAgain  = time.Minute
 )
 
-// maxHeld limits the pending entries of a group. Above it, finished entries behind the oldest pending entry count as
-// unfinished, so the backlog grows until grabs are answered busy.
-const maxHeld = 20_000
-
 // NewTrimmer returns a Trimmer, or an error that names every problem of the configuration.
 func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 	errs := knob.Check(&cfg)
@@ -206,7 +202,7 @@ func (t *Trimmer) trim(ctx context.Context, shard int) (out store.Trimmed, err e
 	for ctx.Err() == nil {
 		out, err = k.TrimEvents(ctx, store.Trim{
 			Retention: t.cfg.Retention, MaxEvents: t.cfg.MaxEvents, Limit: trimLimit, LookBehind: lookBehind, Behind: at.behind,
-			MaxHeld: maxHeld, Groups: t.cfg.Groups, Epoch: at.epoch, Full: at.full, Lost: at.lost(),
+			Groups: t.cfg.Groups, Epoch: at.epoch, Full: at.full, Lost: at.lost(),
 		})
 		if err != nil {
 			return out, err
