@@ -31,8 +31,8 @@ func (d *kafkaFixture) makeAgain(t testing.TB) {
 	}, "its leader answers")
 }
 
-// The topic is deleted and created again while a member waits for records, and has more records now than before. Run does
-// not continue in the middle of the new log.
+// The topic is deleted and created again while a member waits for records, and then has more records than before. Run
+// does not continue in the middle of the new log.
 func TestKafkaTopicMadeAgainWhileReading(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *kafkaFixture) {
 		b := newBook()
