@@ -37,6 +37,7 @@ func (w *world) user(ctx context.Context, u int) {
 
 func (w *world) grab(ctx context.Context, r *rand.Rand, g *hongbao.Grab) {
 	end := epoch.Add(w.plan.Faulty + w.longest() + patience)
+	paused := false
 	for time.Now().Before(end) {
 		p, proc := w.slots[fmt.Sprintf("p%d", r.IntN(w.plan.Producers))].get()
 		if p != nil {
@@ -54,7 +55,8 @@ func (w *world) grab(ctx context.Context, r *rand.Rand, g *hongbao.Grab) {
 				}
 			default:
 				w.cover.note("outcome", string(a.Outcome))
-				if a.Outcome.Final() && a.Outcome != hongbao.OutcomePaused { // who reads that grabs pause comes again
+				paused = a.Outcome == hongbao.OutcomePaused
+				if a.Outcome.Final() && !paused { // who reads that grabs pause comes again
 					w.tell(g, &a)
 					return
 				}
@@ -63,6 +65,9 @@ func (w *world) grab(ctx context.Context, r *rand.Rand, g *hongbao.Grab) {
 		if sleep(ctx, 50*time.Millisecond+time.Duration(r.Int64N(int64(100*time.Millisecond)))) != nil {
 			return
 		}
+	}
+	if paused { // Redis may have lost the resume, and the person repeats it at the end
+		return
 	}
 	w.note("user %s gave up %s", g.User, g.RequestID)
 	w.mu.Lock()
