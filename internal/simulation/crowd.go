@@ -37,7 +37,7 @@ func (w *world) user(ctx context.Context, u int) {
 
 func (w *world) grab(ctx context.Context, r *rand.Rand, g *hongbao.Grab) {
 	end := epoch.Add(w.plan.Faulty + w.longest() + patience)
-	paused := false
+	paused := !time.Now().Before(end) // their request before this one waited so long
 	for time.Now().Before(end) {
 		p, proc := w.slots[fmt.Sprintf("p%d", r.IntN(w.plan.Producers))].get()
 		if p != nil {
