@@ -105,7 +105,7 @@ func setupOf(t *testing.T, n int) *world {
 }
 
 // aged is a ledger whose campaigns were created an hour ago. So margins count exactly what the shard granted.
-type aged struct{ *ledger.Ledger }
+type aged struct{ recovery.Ledger }
 
 func (l aged) EachCampaign(ctx context.Context, after string) iter.Seq2[*ledger.StoredCampaign, error] {
 	return func(yield func(*ledger.StoredCampaign, error) bool) {
