@@ -87,8 +87,8 @@ func (w *world) config(p *Proc) (*configs.Config, error) {
 		"consumer.lease": "3s", "consumer.poll": "300ms", "consumer.block": "300ms", "consumer.batch_grants": "500",
 		"publisher.request_timeout": "1s", "publisher.attempt_time": "2s", "publisher.max_claim_age": "2s",
 		"log.level": "info", "log.format": "json",
-		// Users come in bursts, and no margin that goes by what was granted before covers each burst: a known limit. So the
-		// histories have a margin that covers all of them.
+		// A burst can be larger than all that the shard granted in the default margin before it: a known limit of restores.
+		// This margin covers each burst of a history.
 		"work.restore_margin": "1m",
 		"unsafe.allow":        strings.Join([]string{configs.UnsafeRedis}, ","),
 	}

@@ -110,9 +110,9 @@ func (r *Recoverer) withholdRest(ctx context.Context, v *Verdict) error {
 }
 
 // margin returns how many packets of a campaign may have been granted after the last known grant. It is the number of
-// packets that the shard granted in the last Margin before it. If an open campaign has begun since then, few grants say
-// little: margin counts unknown events, too, at least one if a process was there, and takes all of them for what the
-// shard granted since that begin.
+// packets that the shard granted in the last Margin before it. If an open campaign began within this time, the known
+// grants may be too few to show its rate. Then margin also counts the unknown events, and at least one event if a process
+// was registered. It divides them by the campaign's age, and returns what this rate grants in a whole Margin.
 func (r *Recoverer) margin(ctx context.Context, v *Verdict, f *facts, kept []restore.Known, unknown int64) (int64, error) {
 	last := f.wrote()
 	if f.attempt.Wrote == 0 {
@@ -147,6 +147,7 @@ func (r *Recoverer) margin(ctx context.Context, v *Verdict, f *facts, kept []res
 	return int64(math.Ceil(float64(n) * float64(r.cfg.Margin) / float64(age))), nil
 }
 
+// later returns the later time.
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
