@@ -24,6 +24,6 @@
 // (docs/subscribers.md#what-a-sink-remembers).
 //
 // Records may expire before they are read, or may be lost with a topic that was deleted and created again. Run does not
-// skip them silently, but returns a Broken error that says what to do. A group without committed offsets may be new, or
-// may have been away for longer than the broker keeps them; Config.Since tells Run which.
+// skip them silently, but returns a Broken error that says what to do. A group without committed offsets is new, or
+// was away for longer than the broker keeps offsets; Config.Since tells Run which.
 package subscriber

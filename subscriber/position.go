@@ -18,8 +18,8 @@ type position struct {
 	last landmark // the last event before it
 }
 
-// landmark is an event of the log, and where it is. It tells this log from one that was created again or has lost its
-// end. An empty id means that no event is known.
+// landmark is an event of the log and its offset. If the log has another record there, the topic was created again, or a
+// broker lost the end of the log. An empty id means that no event is known.
 type landmark struct {
 	offset int64
 	ms     int64 // the record's time: a copy of the event has another one

@@ -24,8 +24,8 @@ type slot struct {
 	last     *ownRecord // nil if this worker has appended nothing to the present log
 }
 
-// ownRecord is the last record that this worker has appended to a partition. It tells this log from one that was created
-// again or has lost its end, even if that one is longer.
+// ownRecord is the last record that this worker has appended to a partition. If the log has another record
+// there, the topic was created again, or a broker lost the end of the log.
 type ownRecord struct {
 	offset int64
 	batch  numbers
