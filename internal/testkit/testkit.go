@@ -41,7 +41,8 @@ func (l *lazy[T]) forget() {
 
 var (
 	sharedRedis = shared(ownRedisEnv, connectRedis, func(ctx context.Context) (*RedisServer, error) {
-		return StartRedis(ctx, RedisOptions{})
+		// everysec would delay the first answer of each process by up to a second
+		return StartRedis(ctx, RedisOptions{Args: map[string]string{"appendfsync": "always"}})
 	})
 	sharedPostgres = shared(ownPostgresEnv, connectPostgres, func(ctx context.Context) (*PostgresServer, error) {
 		return StartPostgres(ctx, PostgresOptions{})

@@ -169,3 +169,22 @@ func TestNoMarginAndNoKnownLoss(t *testing.T) {
 	require.Empty(t, w.withheld(t))
 	require.NotEmpty(t, w.logs.FilterMessageSnippet("no loss is known").All())
 }
+
+// Redis restarts from a complete file, and every process reports. A server without an append-only file may have loaded
+// an older dump, which lacks the registration of a process that has died since. So the margin is withheld there.
+func TestQuietRestartWithoutAnAppendOnlyFile(t *testing.T) {
+	t.Parallel()
+	for appendOnly, margin := range map[string]int{"yes": 0, "no": 11} {
+		t.Run(appendOnly, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t)
+			p := w.process(t)
+			p.wins(t, 11)
+			w.restart(t, "")
+			require.NoError(t, w.rdb.ConfigSet(t.Context(), "appendonly", appendOnly).Err())
+			p.watch(t)
+			w.restores(t, w.guarded())
+			require.Len(t, w.withheld(t), margin)
+		})
+	}
+}
