@@ -148,7 +148,7 @@ func TestReplicaClass(t *testing.T) {
 
 func TestFsyncClass(t *testing.T) {
 	t.Parallel()
-	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
+	b := setup(t)
 	b.loadClass(t, hongbao.DurabilityFsync)
 	_, err := b.producer(t, nil).Grab(t.Context(), grab("u0", "r0"))
 	servers, inspectErr := store.Inspect(t.Context(), b.admin)

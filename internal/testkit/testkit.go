@@ -41,8 +41,7 @@ func (l *lazy[T]) forget() {
 
 var (
 	sharedRedis = shared(ownRedisEnv, connectRedis, func(ctx context.Context) (*RedisServer, error) {
-		// everysec would delay the first answer of each process by up to a second
-		return StartRedis(ctx, RedisOptions{Args: map[string]string{"appendfsync": "always"}})
+		return StartRedis(ctx, RedisOptions{})
 	})
 	sharedPostgres = shared(ownPostgresEnv, connectPostgres, func(ctx context.Context) (*PostgresServer, error) {
 		return StartPostgres(ctx, PostgresOptions{})
