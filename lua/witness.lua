@@ -6,7 +6,7 @@
 -- Reply "gone" if Redis has lost the shard, and nothing is written; else "open" or "frozen"; the epoch; settled, the
 --       event up to which every declared group has finished; the attempt to restore the shard, in the format of
 --       mend.lua, "" for none; the epoch of the attempt to which the process has sent all its evidence, 0 for none;
---       the highest number of replicas that the primary has had
+--       the highest number of replicas that the primary has had; 1 if the process had no line, else 0
 -- Cost  O(1); O(witnesses) at the first call of a process
 -- First write HSET of a field of 60 bytes. It runs when Redis is out of memory too. When a new process writes its
 --       line on an open shard, lines older than a minute are deleted.
@@ -37,4 +37,4 @@ if ARGV[2] == '1' and not line and not m[3] then -- on a frozen shard, the recov
 		end
 	end
 end
-return { m[3] and 'frozen' or 'open', m[2], m[4] or '0', m[5] or '', sent, m[6] or '0' }
+return { m[3] and 'frozen' or 'open', m[2], m[4] or '0', m[5] or '', sent, m[6] or '0', line and '0' or '1' }

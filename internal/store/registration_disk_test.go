@@ -54,6 +54,20 @@ func TestWatchRegistersBeforeTheFirstAnswer(t *testing.T) {
 	require.Equal(t, 2, disk.waits)
 }
 
+// Redis comes back without the registration of a process. The process writes it again, and waits until it is on disk.
+func TestLostRegistrationIsOnDiskAgain(t *testing.T) {
+	t.Parallel()
+	disk := &disk{replies: []any{1, 0, 1}}
+	b := setupOn(t, disk.client(t))
+	b.load(t, spec("rain", 10))
+	b.grab(t, "rain", "u1/r1")
+	require.NoError(t, store.CheckOnce(t.Context(), b.k))
+	require.Equal(t, 1, disk.waits)
+	require.NoError(t, b.rdb.Del(t.Context(), b.k.Keys.Witnesses()).Err())
+	require.NoError(t, store.CheckOnce(t.Context(), b.k))
+	require.Equal(t, 3, disk.waits)
+}
+
 // disk answers WAITAOF as servers and disks may: with a number of copies, or an error.
 type disk struct {
 	replies []any

@@ -237,15 +237,16 @@ func (k *Shard) witness(ctx context.Context, answers bool) error {
 	}
 	r := replyReader{rest: reply}
 	open := r.string() == "open"
-	epoch, settled, attempt, sent, replicas := r.int64(), r.int64(), r.attempt(), r.int64(), r.int64()
+	epoch, settled, attempt, sent, replicas, absent := r.int64(), r.int64(), r.attempt(), r.int64(), r.int64(), r.int64()
 	if err = r.done(witnessScript); err != nil {
 		return err
 	}
 	w.mu.Lock()
 	w.replicas, w.sent = replicas, sent
 	if answers {
-		// A replica or the disk may only have the old registration. Then no recoverer would wait for this process.
-		w.copied = w.copied && stream.Age(now, w.wrote) < stream.WitnessAge
+		// A replica or the disk may only have an old registration, or none if Redis has lost it. Then no recoverer would wait
+		// for this process.
+		w.copied = w.copied && absent == 0 && stream.Age(now, w.wrote) < stream.WitnessAge
 		w.wrote = now
 	}
 	if open {
