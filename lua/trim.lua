@@ -8,10 +8,10 @@
 --       4 how many entries after an unfinished entry are examined  5 the entry after which that begins, "" for the
 --       front  6 how many entries a group may have pending; if it has more, finished entries after them count as
 --       unfinished  7 number of events of a bitmap  8 number of declared groups; for each: name, seq of bit 0 of its
---       first bitmap (every event before it is done), number of its bitmaps, how many of its events are permanently
---       lost Whole nodes of the stream are deleted from the front (XTRIM ~), so up to 100 entries more are kept.
+--       first bitmap (every event before it is done), number of its bitmaps, how many of its events will never be
+--       delivered. The other arguments are groups that must exist, too. Whole nodes of the stream are deleted from the front (XTRIM ~), so up to 100 entries more are kept.
 -- Reply seq, finished, seq of the first entry kept (0 for none), entries deleted, the last entry that was examined
---       after an unfinished one ("" if all were), number of declared groups that are missing, then these, number of
+--       after an unfinished one ("" if all were), number of groups that must exist and are missing, then these, number of
 --       bitmaps, then the number of done events in each; then for every group that exists: name, the event up to
 --       which everything is finished, the event up to which everything was delivered, ms since its oldest unfinished
 --       entry (0 for none)
@@ -19,7 +19,7 @@
 --       events than the bound, and for each group at most 10 times ARGV 4 pending entries. A person may have deleted
 --       pending entries from the stream. If a group has more of these rows, the examined entries after the last row read
 --       are kept.
--- First write HSET finished and settled: it may grow memory, by two numbers at most. While a declared group is
+-- First write HSET finished and settled: it may grow memory, by two numbers at most. While such a group is
 --       missing, the script writes and deletes nothing. It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat deletes the next entries.
 
@@ -131,8 +131,9 @@ for _, info in ipairs(exists and redis.call('XINFO', 'GROUPS', KEYS[1]) or {}) d
 	rows[#rows + 1] = string.format('%.0f', delivered)
 	rows[#rows + 1] = string.format('%.0f', age)
 end
-for i = 9, 8 + 4 * tonumber(ARGV[8]), 4 do
-	if not seen[ARGV[i]] then
+local others = 9 + 4 * tonumber(ARGV[8])
+for i = 9, #ARGV do
+	if (i >= others or (i - 9) % 4 == 0) and not seen[ARGV[i]] then
 		missing[#missing + 1] = ARGV[i]
 	end
 end

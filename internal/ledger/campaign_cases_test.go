@@ -202,7 +202,7 @@ func newerSchemaStopsWriting(t *testing.T, f *fixture) {
 func testNotInitialized(t *testing.T, f *fixture) {
 	f.tamper(t, stmt{sql: `UPDATE hongbao_schema SET applied_at = 0`})
 	_, err := Open(t.Context(), f.config)
-	require.ErrorContains(t, err, "it has version 0, this build needs version 12")
+	require.ErrorContains(t, err, "it has version 0, this build needs version 13")
 	f.tamper(t, stmt{sql: `DROP TABLE hongbao_schema`})
 	for range 2 { // a failed Open creates no tables, so the second call fails, too
 		_, err = Open(t.Context(), f.config)
@@ -229,7 +229,7 @@ func testUnreleasedTables(t *testing.T, f *fixture) {
 		return version, lowest
 	}
 	version, lowest := numbers()
-	require.EqualValues(t, 12, version)
+	require.EqualValues(t, 13, version)
 	require.EqualValues(t, 12, lowest)
 	f.tamper(t, stmt{sql: `DELETE FROM hongbao_schema`}, stmt{sql: `DROP TABLE seal_seqs`})
 	for i, name := range []string{"0001_ledger.sql", "0002_access.sql", "0003_closes.sql"} {
