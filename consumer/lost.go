@@ -90,14 +90,15 @@ func (t *Trimmer) findLost(ctx context.Context, k *store.Shard, at *trimming, ou
 func (t *Trimmer) leaveOut(ctx context.Context, k *store.Shard, group string, w *watched) error {
 	all := w.lost
 	if w.lost = store.Without(all, w.unowed); len(w.lost) > 0 && t.cfg.Debts != nil {
+		begin, err := k.GroupBegin(ctx, group)
+		if err != nil {
+			return err
+		}
 		owed, err := t.cfg.Debts.Owed(ctx, k.Index())
 		if err != nil {
 			return err
 		}
-		has, err := k.Owed(ctx, group, owed[group])
-		if err != nil {
-			return err
-		}
+		has := begin.Owed(owed[group])
 		if w.lost = store.Without(all, has.Not()); has.Now() { // else its worker has not recorded yet that it is there again
 			w.unowed = has.Not()
 		}

@@ -122,7 +122,8 @@ func testReopen(t *testing.T, f *fixture) {
 		stmt{sql: `DROP TABLE credit_funding`}, stmt{sql: `DROP TABLE code`},
 		stmt{sql: `DROP TABLE pending`}, stmt{sql: `DROP TABLE deployment`}, stmt{sql: `DROP TABLE shard`},
 		stmt{sql: `DROP TABLE disowned`}, stmt{sql: `DROP TABLE accepted_loss`}, stmt{sql: `DROP TABLE control`},
-		stmt{sql: `DROP TABLE acknowledged`}, stmt{sql: `DROP TABLE fence`}, stmt{sql: `DROP TABLE topic_base`},
+		stmt{sql: `DROP TABLE owed`}, stmt{sql: `DROP TABLE acknowledged`}, stmt{sql: `DROP TABLE fence`},
+		stmt{sql: `DROP TABLE topic_base`},
 		stmt{sql: `DROP TABLE archive_copy`}, stmt{sql: `DROP TABLE seal_seqs`})
 	var group errgroup.Group
 	for range 6 { // all calls find no tables, but only one migrates

@@ -180,17 +180,13 @@ func (k *Shard) GroupBegin(ctx context.Context, group string) (b GroupBegin, err
 	return b, err
 }
 
-// Owed returns what a group owes on the shard, if this is recorded of it. A group that has read nothing and has no record
-// will get one before it reads.
-func (k *Shard) Owed(ctx context.Context, group string, recorded stream.Owed) (stream.Owed, error) {
-	if recorded != nil {
-		return recorded, nil
+// Owed returns what the group owes, if this is recorded of it. Read the record after the group: a group has a record
+// before it reads. So one that has read nothing owes what it will get, and one without record owes everything.
+func (b GroupBegin) Owed(recorded stream.Owed) stream.Owed {
+	if recorded == nil && !b.Read {
+		return stream.Owed{{First: b.First, Last: stream.Forever}}
 	}
-	b, err := k.GroupBegin(ctx, group)
-	if err != nil || b.Read {
-		return nil, err
-	}
-	return stream.Owed{{First: b.First, Last: stream.Forever}}, nil
+	return recorded
 }
 
 // streamOf returns the entries in a reply of XREADGROUP for one stream. The reply is [[key, entries]] with RESP2, and
