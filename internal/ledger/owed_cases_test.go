@@ -64,6 +64,12 @@ func testOwed(t *testing.T, f *fixture) {
 	require.Zero(t, rows[2].Ended)
 	require.Equal(t, stream.Owed{{First: 2_000, Last: stream.Forever}}, OwedBy(rows, "kafka", 1))
 	require.ErrorContains(t, f.ledger.Owe(t.Context(), "kafka", 0, 0), "below 1")
+
+	for _, seqs := range []struct{ first, last, want int64 }{{1_500, 2_500, 1_999}, {1_500, 1_999, 0}, {2_000, 2_500, 0}} {
+		seq, err := f.ledger.HighestSeqIn(t.Context(), 1, stream.SeqRange{First: seqs.first, Last: seqs.last}, 9)
+		require.NoError(t, err)
+		require.Equal(t, seqs.want, seq, "%v", seqs)
+	}
 }
 
 // Many workers add a sink again while many trimmers record that it was removed. A last Owe leaves one open range.
