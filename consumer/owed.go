@@ -32,8 +32,8 @@ var errUnowed = errors.New("the worker reads nothing before that is recorded")
 
 // owe records what the group owes, before the worker reads. A group that has read nothing owes what is in the stream now.
 // If a worker dies between the creation and the record, the next one finds the group in this state. A group that has
-// read something, and has no record, is from a build that kept none: it owes every event. It can read without a record,
-// and a later start records that.
+// read something, and has no record, is from a build that kept none: it owes every event. A group that owes every event
+// needs no record to read: a later start records it.
 func (s *shard) owe(ctx context.Context) error {
 	if s.cfg.Debts == nil {
 		return nil
@@ -45,14 +45,15 @@ func (s *shard) owe(ctx context.Context) error {
 	case !begin.Exists: // Redis has no memory for it
 		return fmt.Errorf("%w: group %s on shard %d", store.ErrNoGroup, s.cfg.Group, s.index)
 	}
-	err = s.cfg.Debts.Owe(ctx, s.cfg.Group, s.index, max(begin.First, 1))
-	if err == nil || begin.Read {
-		if err != nil {
-			s.log.Warn("what the group owes is not recorded; the next start tries again", zap.Error(err))
-		}
-		return nil
+	first := max(begin.First, 1) // 0 if it has read something
+	err = s.cfg.Debts.Owe(ctx, s.cfg.Group, s.index, first)
+	if err != nil && first > 1 {
+		return fmt.Errorf("%w: %w", err, errUnowed)
 	}
-	return fmt.Errorf("%w: %w", err, errUnowed)
+	if err != nil {
+		s.log.Warn("what the group owes is not recorded; the next start tries again", zap.Error(err))
+	}
+	return nil
 }
 
 // others returns the undeclared groups that must exist while the trimmer deletes entries: a sink that was removed owes
