@@ -75,7 +75,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 }
 
 // backoff returns how long an entry stays parked on a level: 0 on level 0, Backoff on level 1, and twice as long on
-// each further level, up to MaxBackoff. The result has a jitter of up to a fifth.
+// each further level, up to MaxBackoff.
 func (c *Consumer) backoff(level int64) time.Duration {
 	if level == 0 {
 		return 0
@@ -84,7 +84,7 @@ func (c *Consumer) backoff(level int64) time.Duration {
 	for ; level > 1 && d < c.cfg.MaxBackoff; level-- {
 		d *= 2
 	}
-	return jitter(min(d, c.cfg.MaxBackoff))
+	return min(d, c.cfg.MaxBackoff)
 }
 
 // topLevel returns the lowest parking level whose backoff is MaxBackoff.

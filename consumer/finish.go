@@ -140,7 +140,7 @@ func (s *shard) parkOrDeadLetter(ctx context.Context, it *item, results []error,
 		return unanswered == 0, nil
 	}
 	n, err := s.redis.Park(context.WithoutCancel(ctx), s.cfg.Group, s.cfg.Consumer,
-		[]store.Parking{{ID: it.ID, Level: s.levelOf(it, again[0]), Attempts: attempts}})
+		[]store.Parking{s.parkingOf(it, again[0], attempts)})
 	if err != nil || n == 0 {
 		// The entry has another owner or was deleted from the stream; the next worker that takes it finds that out.
 		// After an error the entry stays pending, and its attempt counts.

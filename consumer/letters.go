@@ -69,16 +69,16 @@ func (s *shard) orPaused(g *hongbao.Grant, err error) error {
 	return cmp.Or(s.campaigns.pauseReason(g.Campaign), err)
 }
 
-// pausedLevel is the level on which entries of a paused campaign are parked, unless the top level is lower. With the
-// default backoff they wait there for 16 seconds.
-const pausedLevel = 5
-
-// levelOf returns the level on which to park an item.
-func (s *shard) levelOf(it *item, why error) int64 {
+// parkingOf returns how to park an item that was not delivered for this reason.
+func (s *shard) parkingOf(it *item, why error, attempts int64) store.Parking {
+	p := store.Parking{ID: it.ID, Attempts: attempts}
 	if errors.Is(why, errCampaignPaused) {
-		return min(pausedLevel, s.c.topLevel())
+		p.Campaign = it.entry.Campaign
+	} else {
+		p.Level = min(it.Attempt, s.c.topLevel())
+		p.Wait = s.c.backoff(p.Level)
 	}
-	return min(it.Attempt, s.c.topLevel())
+	return p
 }
 
 // letterCounts counts the dead letters of a worker by campaign and reason, and starts again after a minute.

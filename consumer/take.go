@@ -98,13 +98,9 @@ func (s *shard) likely() stream.SeqRange {
 // renewing. Only the worker with the lead reclaims; the others ask again when the lead may have ended. The lead ends
 // if its worker is busy for long or was killed.
 func (s *shard) reclaimUpTo(ctx context.Context, n int) ([]item, error) {
-	levels := make([]time.Duration, s.c.topLevel()+1)
-	for i := range levels {
-		levels[i] = s.c.backoff(int64(i))
-	}
 	r, err := s.redis.Reclaim(store.WithEpoch(context.WithoutCancel(ctx), s.epoch), store.ReclaimCall{
 		Group: s.cfg.Group, Consumer: s.cfg.Consumer, Count: n,
-		Lease: s.cfg.Lease, Lead: s.lead(), Backoff: levels,
+		Lease: s.cfg.Lease, Lead: s.lead(), Longest: 2 * s.cfg.MaxBackoff,
 	})
 	if err == nil {
 		if len(r.Entries) == 0 && n > 0 {

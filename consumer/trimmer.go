@@ -89,10 +89,6 @@ const (
 	lookAgain  = time.Minute
 )
 
-// maxHeld limits the pending entries of a group. Above it, finished entries behind the oldest pending entry count as
-// unfinished, so the backlog grows until grabs are answered busy.
-const maxHeld = 20_000
-
 // NewTrimmer returns a Trimmer, or an error that names every problem of the configuration.
 func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 	errs := knob.Check(&cfg)
@@ -244,7 +240,7 @@ func (t *Trimmer) trim(ctx context.Context, shard int) (out store.Trimmed, err e
 func (t *Trimmer) delete(ctx context.Context, k *store.Shard, at *trimming) (out store.Trimmed, err error) {
 	call := store.Trim{
 		Retention: t.cfg.Retention, MaxEvents: t.cfg.MaxEvents, Limit: trimLimit, LookBehind: lookBehind, Behind: at.behind,
-		MaxHeld: maxHeld, Groups: t.cfg.Groups, Epoch: at.epoch, Full: at.full, Never: at.never(),
+		Groups: t.cfg.Groups, Epoch: at.epoch, Full: at.full, Never: at.never(),
 	}
 	var unknown error
 	if call.Others, unknown = t.others(ctx, k, at); unknown != nil { // the backlog is counted all the same

@@ -300,11 +300,9 @@ func TestDeadConsumersAreForgottenOnlyWithNothingPending(t *testing.T) {
 	require.NoError(t, b.rdb.XAck(t.Context(), b.keys().Keys.Events(), group, ids[0]).Err())
 	b.vanish(t, "holds", 1)
 	b.vanish(t, "parks", 1)
-	n, err := b.keys().Park(t.Context(), group, "parks",
-		[]store.Parking{{ID: ids[2], Level: 1, Attempts: 1}})
+	n, err := b.keys().Park(t.Context(), group, "parks", []store.Parking{{ID: ids[2], Campaign: "rain", Attempts: 1}})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	require.NoError(t, b.rdb.XAck(t.Context(), b.keys().Keys.Events(), group, ids[2]).Err())
 	tr, logs := b.trimmer(t, group)
 	tr.cfg.ForgetAfter = time.Hour
 	require.NoError(t, tr.Trim(t.Context(), 0))
@@ -321,9 +319,9 @@ func TestDeadConsumersAreForgottenOnlyWithNothingPending(t *testing.T) {
 	}
 	testkit.Eventually(t, soon, func() bool {
 		require.NoError(t, tr.Trim(t.Context(), 0))
-		return names() == "[_retry/1 holds]"
-	}, "only the consumer with a pending entry and the parking consumer remain")
-	b.pending(t, 1)
+		return names() == "[_retry/paused/rain holds]"
+	}, "only the consumers with a pending entry remain")
+	b.pending(t, 2)
 }
 
 // rain opens a campaign with this number of packets on shard 0. It returns a function that grabs for a new user each

@@ -1,5 +1,5 @@
 -- remove_idle_consumers: removes the consumers of workers that no longer exist: those that have nothing pending and
--- are idle for long. It does not remove parking consumers.
+-- are idle for long.
 --
 -- KEYS  1 events
 -- ARGV  1 group  2 the consumer that calls  3 idle time from which a consumer counts as dead, ms
@@ -18,7 +18,7 @@ for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
 	for i = 1, #info, 2 do
 		c[info[i]] = info[i + 1]
 	end
-	if c.pending == 0 and c.idle >= tonumber(ARGV[3]) and c.name ~= ARGV[2] and string.sub(c.name, 1, #parking) ~= parking then
+	if c.pending == 0 and c.idle >= tonumber(ARGV[3]) and c.name ~= ARGV[2] then
 		redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], c.name)
 		removed[#removed + 1] = c.name
 	end

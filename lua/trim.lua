@@ -6,15 +6,15 @@
 -- KEYS  1 events  2 meta  3... the done bitmaps of the declared groups, group by group
 -- ARGV  1 retention, ms  2 how many events are kept at most  3 how many entries are deleted at most from the front
 --       4 how many entries after an unfinished entry are examined  5 the entry after which that begins, "" for the
---       front  6 how many entries a group may have pending; if it has more, finished entries after them count as
---       unfinished  7 number of events of a bitmap  8 number of declared groups; for each: name, seq of bit 0 of its
---       first bitmap (every event before it is done), number of its bitmaps, how many of its events will never be
---       delivered. The other arguments are groups that must exist, too. Whole nodes of the stream are deleted from the front (XTRIM ~), so up to 100 entries more are kept.
+--       front  6 number of events of a bitmap  7 number of declared groups; for each: name, seq of bit 0 of its first
+--       bitmap (every event before it is done), number of its bitmaps, how many of its events will never be delivered.
+--       The other arguments are groups that must exist, too. Whole nodes of the stream are deleted from the front
+--       (XTRIM ~), so up to 100 entries more are kept.
 -- Reply seq, finished, seq of the first entry kept (0 for none), entries deleted, the last entry that was examined
---       after an unfinished one ("" if all were), number of groups that must exist and are missing, then these, number of
---       bitmaps, then the number of done events in each; then for every group that exists: name, the event up to
---       which everything is finished, the event up to which everything was delivered, ms since its oldest unfinished
---       entry (0 for none)
+--       after an unfinished one ("" if all were), number of groups that must exist and are missing, then these,
+--       number of bitmaps, then the number of done events in each; then for every group that exists: name, the event
+--       up to which everything is finished, the event up to which everything was delivered, ms since its oldest
+--       unfinished entry (0 for none)
 -- Cost  O(groups + bitmaps + skipped ranges + entries deleted or examined), about 40 reads of the stream if it has more
 --       events than the bound, and for each group at most 10 times ARGV 4 pending entries. A person may have deleted
 --       pending entries from the stream. If a group has more of these rows, the examined entries after the last row read
@@ -35,23 +35,11 @@ for from, to in string.gmatch(skips or '', '(%d+)%-(%d+)') do
 	skipped[#skipped + 1] = { tonumber(from), tonumber(to) }
 end
 
--- skipped_from returns how many of the seqs from first on were skipped.
-local function skipped_from(first)
-	local n = 0
-	for i = #skipped, 1, -1 do
-		if skipped[i][2] < first then
-			break
-		end
-		n = n + skipped[i][2] - math.max(first, skipped[i][1]) + 1
-	end
-	return n
-end
-
 -- Count the events that each declared group has finished. A group sets the bits of a skipped range together, when it
 -- comes to the entry of the opening. Until then the range's seqs are added.
 local declared, missing, counts = {}, {}, {}
-for i = 9, 8 + 4 * tonumber(ARGV[8]), 4 do
-	local first, bitmaps, events = tonumber(ARGV[i + 1]), #counts, tonumber(ARGV[7])
+for i = 8, 7 + 4 * tonumber(ARGV[7]), 4 do
+	local first, bitmaps, events = tonumber(ARGV[i + 1]), #counts, tonumber(ARGV[6])
 	local done = math.max(0, first - 1) + tonumber(ARGV[i + 3])
 	for _ = 1, tonumber(ARGV[i + 2]) do
 		counts[#counts + 1] = redis.call('BITCOUNT', KEYS[3 + #counts])
@@ -123,7 +111,7 @@ for _, info in ipairs(exists and redis.call('XINFO', 'GROUPS', KEYS[1]) or {}) d
 		floor = id
 	end
 	if declared[g.name] then
-		finished = math.min(finished, g.pending > tonumber(ARGV[6]) and mine + skipped_from(mine + 1) or declared[g.name])
+		finished = math.min(finished, declared[g.name])
 		settled = math.min(settled, mine)
 	end
 	rows[#rows + 1] = g.name
@@ -131,9 +119,9 @@ for _, info in ipairs(exists and redis.call('XINFO', 'GROUPS', KEYS[1]) or {}) d
 	rows[#rows + 1] = string.format('%.0f', delivered)
 	rows[#rows + 1] = string.format('%.0f', age)
 end
-local others = 9 + 4 * tonumber(ARGV[8])
-for i = 9, #ARGV do
-	if (i >= others or (i - 9) % 4 == 0) and not seen[ARGV[i]] then
+local others = 8 + 4 * tonumber(ARGV[7])
+for i = 8, #ARGV do
+	if (i >= others or (i - 8) % 4 == 0) and not seen[ARGV[i]] then
 		missing[#missing + 1] = ARGV[i]
 	end
 end

@@ -38,17 +38,3 @@ func (s *session) awaitTopic(ctx context.Context) {
 		retry.Pause(ctx, wait.NextBackOff())
 	}
 }
-
-// exists returns nil if the topic exists. It never makes the broker create the topic.
-func (l *logClient) exists(ctx context.Context) error {
-	res, err := l.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{l.topic}})
-	if err != nil {
-		return err
-	}
-	for i := range res.Topics {
-		if t := &res.Topics[i]; t.Name == l.topic && (t.Error != nil || len(t.Partitions) > 0) {
-			return t.Error
-		}
-	}
-	return kafka.UnknownTopicOrPartition
-}

@@ -49,9 +49,9 @@ func childMain() {
 		panic(err)
 	}
 	commit := s.commit
-	s.commit = func(g *kafka.Generation, partition int, next int64) error {
+	s.commit = func(g *kafka.Generation, partition int, at position) error {
 		m.committing()
-		return commit(g, partition, next)
+		return commit(g, partition, at)
 	}
 	panic(s.Run(context.Background()))
 }

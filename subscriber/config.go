@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -27,12 +28,17 @@ type Config struct {
 	TLS  *tls.Config
 	SASL sasl.Mechanism
 
-	// Topic is the topic of grants. A group without offsets reads it from the beginning.
+	// Topic is the topic of grants. A new group reads it from the beginning.
 	Topic string `form:"topic"`
 	// Group is the consumer group, whose members share the partitions.
 	Group string `form:"group"`
 	// Deployment is the deployment whose events are handled. Events of other deployments are ignored as foreign.
 	Deployment string `form:"name"`
+	// Since is when this subscriber began to owe grants; zero means ever. A group without committed offsets may be new, or
+	// may have been away for longer than the broker keeps its offsets. Run returns a Broken error if events expired before
+	// such a group read them, unless all of them are older than Since. Run also reads older events that the topic still
+	// has.
+	Since time.Time
 	// DeadLetters is the topic for records that can't be read and for events that failed permanently. It must exist.
 	// Give it a long retention, because expired dead letters are lost, and raise an alarm when it gets a record.
 	DeadLetters string `form:"topic"`
@@ -124,10 +130,9 @@ func groupConfig(c *Config) kafka.ConsumerGroupConfig {
 		JoinGroupBackoff:      c.Backoff,
 		RetentionTime:         -time.Millisecond, // -1 ms: use the broker's offsets.retention.minutes
 		WatchPartitionChanges: false,             // the number of partitions never changes, see docs/topic.md
-		// A new group starts at the beginning of the topic. With LastOffset it would never read the earlier records.
-		StartOffset: kafka.FirstOffset,
-		Timeout:     c.RequestTimeout,
-		ErrorLogger: errorLog(c),
+		StartOffset:           kafka.FirstOffset, // not used: see worker.locate
+		Timeout:               c.RequestTimeout,
+		ErrorLogger:           errorLog(c),
 	}
 }
 
@@ -153,10 +158,27 @@ func readerConfig(c *Config, partition int) kafka.ReaderConfig {
 	}
 }
 
-// newReader returns a reader of a partition that starts at the offset, or with kafka.FirstOffset at the beginning of
-// the log.
-func newReader(c *Config, partition int, offset int64) *kafka.Reader {
-	r := kafka.NewReader(readerConfig(c, partition))
+// reader is kafka-go's Reader. It hides most errors, and that it has connected again; reader counts both.
+type reader struct {
+	*kafka.Reader
+	count atomic.Int64
+}
+
+func (r *reader) troubles() int64 { return r.count.Load() }
+
+// newReader returns a reader of a partition that starts at the offset.
+func newReader(c *Config, partition int, offset int64) *reader {
+	r, cfg := &reader{}, readerConfig(c, partition)
+	dial, log := cfg.Dialer.DialFunc, cfg.ErrorLogger
+	cfg.Dialer.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		r.count.Add(1)
+		return dial(ctx, network, address)
+	}
+	cfg.ErrorLogger = kafka.LoggerFunc(func(format string, args ...any) {
+		r.count.Add(1)
+		log.Printf(format, args...)
+	})
+	r.Reader = kafka.NewReader(cfg)
 	_ = r.SetOffset(offset) // fails only on a closed reader
 	return r
 }

@@ -9,7 +9,7 @@
 //  4. It gives the events to the Sink, which drops events that it has seen, by (campaign, packet). If the Sink is down,
 //     the worker waits. If a batch fails, the worker halves it until the failing event is alone; if that event keeps
 //     failing, it becomes a dead letter.
-//  5. It commits the offsets, always after the effects.
+//  5. It commits the offsets, always after the effects, and with them which event was the last one.
 //
 // If a process dies between steps 4 and 5, or a partition moves, the batch is read again, and the Sink drops the events
 // that it has seen.
@@ -24,5 +24,6 @@
 // (docs/subscribers.md#what-a-sink-remembers).
 //
 // Records may expire before they are read, or may be lost with a topic that was deleted and created again. Run does not
-// skip them silently, but returns a Broken error that says what to do.
+// skip them silently, but returns a Broken error that says what to do. A group without committed offsets is new, or
+// was away for longer than the broker keeps offsets; Config.Since tells Run which.
 package subscriber

@@ -103,7 +103,7 @@ func TestBrokenSinkEndsRun(t *testing.T) {
 	<-w.ended
 	require.ErrorContains(t, w.err, "another build")
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(w.err))
-	require.Zero(t, w.Stats().Commits)
+	require.Zero(t, d.committed(t, "g-"+d.topic))
 
 	w = start(t, d.config(lazySink{}))
 	<-w.ended
@@ -167,7 +167,8 @@ func TestStopWhileADeadLetterCanNotBeWritten(t *testing.T) {
 	w := start(t, cfg)
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Retries > 0 }, "it waits")
 	require.ErrorContains(t, w.stop(), "not-there")
-	require.Zero(t, w.Stats().Malformed+w.Stats().Commits)
+	require.Zero(t, w.Stats().Malformed)
+	require.Zero(t, d.committed(t, cfg.Group))
 	cfg.DeadLetters = d.burial
 	again := start(t, cfg)
 	testkit.Eventually(t, soon, func() bool { return again.Stats().Malformed == 1 }, "the record comes again")
@@ -196,7 +197,7 @@ func TestStopDrains(t *testing.T) {
 	<-w.ended
 	require.NoError(t, w.err)
 	s := w.Stats()
-	require.EqualValues(t, 1, s.Commits)
+	require.EqualValues(t, 2, s.Commits, "the start and the batch")
 	require.Equal(t, s.Done, int64(len(b.copies())))
 	require.LessOrEqual(t, s.Done, int64(5), "only the current batch")
 	again := start(t, d.config(b.funcSink(t)))
@@ -226,7 +227,8 @@ func TestStopCancelsWhatDoesNotEnd(t *testing.T) {
 	w := start(t, cfg)
 	<-begun
 	require.ErrorContains(t, w.stop(), "come again")
-	require.Equal(t, Stats{}, w.Stats(), "no event is done, no dead letter is written, nothing is committed")
+	require.Equal(t, Stats{Commits: 1}, w.Stats(), "no event is done, no dead letter is written, only the start is committed")
+	require.Zero(t, d.committed(t, cfg.Group))
 }
 
 // Commits fail until CommitTimeout is over, and the worker continues without them. The next commit includes them.
@@ -240,14 +242,14 @@ func TestCommitErrors(t *testing.T) {
 	fails.Store(1 << 40)
 	w := start(t, cfg, func(s *Subscriber) {
 		commit := s.commit
-		s.commit = func(g *kafka.Generation, partition int, next int64) error {
+		s.commit = func(g *kafka.Generation, partition int, at position) error {
 			if fails.Add(-1) >= 0 {
 				return kafka.NotCoordinatorForGroup
 			}
-			return commit(g, partition, next)
+			return commit(g, partition, at)
 		}
 	})
-	testkit.Eventually(t, soon, func() bool { return w.Stats().CommitErrors == 1 }, "given up")
+	testkit.Eventually(t, soon, func() bool { return w.Stats().CommitErrors == 2 }, "given up, at the start and then")
 	fails.Store(2)
 	d.write(t, 1, record(grant(0, 3)))
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Commits == 1 }, "at the third try")

@@ -3,7 +3,6 @@ package subscriber
 import (
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
@@ -19,13 +18,7 @@ func TestOffsetOutOfRangeEndsRun(t *testing.T) {
 	d, b := inProcess(t, 1), newBook()
 	d.write(t, 1, records(0, 1, 3)...)
 	cfg := d.config(b.funcSink(t))
-	client := &kafka.Client{Addr: kafka.TCP(d.addr), Timeout: 5 * time.Second, Transport: &kafka.Transport{}}
-	res, err := client.OffsetCommit(t.Context(), &kafka.OffsetCommitRequest{
-		GroupID: cfg.Group, GenerationID: -1,
-		Topics: map[string][]kafka.OffsetCommit{d.topic: {{Partition: 0, Offset: 1000}}},
-	})
-	require.NoError(t, err)
-	require.NoError(t, res.Topics[d.topic][0].Error)
+	d.setOffset(t, cfg.Group, 1000)
 	w := start(t, cfg)
 	<-w.ended
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(w.err))
@@ -45,8 +38,9 @@ func TestExpiredUnreadEndsRun(t *testing.T) {
 func requireExpiredIsSeen(t *testing.T, d *kafkaFixture, b *effectLog) {
 	t.Helper()
 	d.write(t, 1, records(0, 1, 10)...)
-	d.deleteBefore(t, 4) // the group is new, so it loses nothing
+	d.deleteBefore(t, 4)
 	cfg := d.config(b.funcSink(t))
+	d.setOffset(t, cfg.Group, 4)
 	w := start(t, cfg)
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 6 }, "the remaining events")
 	require.NoError(t, w.stop())
@@ -77,13 +71,13 @@ func TestJumps(t *testing.T) {
 	for _, c := range []struct {
 		next, first int64
 		broken      bool
-	}{{2, 5, true}, {4, 6, true}, {5, 5, false}, {5, 7, false}, {9, 6, false}, {kafka.FirstOffset, 6, false}} {
-		w := &worker{session: &session{Subscriber: &Subscriber{cfg: cfg}, log: newLogClient(&cfg)}, next: c.next}
+	}{{2, 5, true}, {4, 6, true}, {5, 5, false}, {5, 7, false}, {9, 6, false}} {
+		w := &worker{session: &session{Subscriber: &Subscriber{cfg: cfg, log: newLogClient(&cfg)}}, at: position{next: c.next}}
 		defer w.log.close()
 		err := w.checkGap(t.Context(), []kafka.Message{{Offset: c.first}, {Offset: c.first + 1}})
 		if !c.broken {
 			require.NoError(t, err, c)
-			require.Equal(t, c.first+2, w.next)
+			require.Equal(t, c.first+2, w.at.next)
 			continue
 		}
 		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v: %v", c, err)

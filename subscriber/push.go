@@ -19,7 +19,7 @@ import (
 func (s *session) push(ctx context.Context, events []topic.Event, from []*kafka.Message) error {
 	attempts := 0
 	for wait := newBackoff(s.cfg); len(events) > 0; {
-		r, err := s.pushOnce(ctx, events)
+		r, err := s.pushOnce(ctx, events, from[len(events)-1])
 		s.count.done.Add(int64(r.Done))
 		s.count.repeated.Add(int64(r.Repeated))
 		if r.Next > 0 {
@@ -58,11 +58,14 @@ func (s *session) push(ctx context.Context, events []topic.Event, from []*kafka.
 	return nil
 }
 
-// pushOnce calls the sink. If the sink panics, the call has failed; otherwise the process would end, and again after each
+// pushOnce calls the sink. last is the record of the last event. If the sink panics, the call has failed; otherwise the process would end, and again after each
 // restart.
-func (s *session) pushOnce(ctx context.Context, events []topic.Event) (r Report, err error) {
+func (s *session) pushOnce(ctx context.Context, events []topic.Event, last *kafka.Message) (r Report, err error) {
 	defer func() { s.logPanic(err) }()
 	defer recovered(&err)
+	if sink, ok := s.cfg.Sink.(positioned); ok {
+		return sink.pushAt(ctx, events, s.place(last.Partition), position{next: last.Offset + 1, last: landmarkOf(last)})
+	}
 	return s.cfg.Sink.Push(ctx, events)
 }
 

@@ -155,16 +155,36 @@ func (d *kafkaFixture) write(t testing.TB, partitions int, list ...kafka.Message
 	require.NoError(t, w.Close())
 }
 
-// committed returns the group's committed offset of partition 0.
+// client returns a kafka-go client. done closes its connections.
+func (d *kafkaFixture) client() (c *kafka.Client, done func()) {
+	tr := &kafka.Transport{}
+	return &kafka.Client{Addr: kafka.TCP(d.addr), Timeout: 5 * time.Second, Transport: tr}, tr.CloseIdleConnections
+}
+
+// committed returns the group's committed offset of partition 0; -1 if there is none.
 func (d *kafkaFixture) committed(t testing.TB, group string) int64 {
 	t.Helper()
-	tr := &kafka.Transport{}
-	defer tr.CloseIdleConnections()
-	client := &kafka.Client{Addr: kafka.TCP(d.addr), Timeout: 5 * time.Second, Transport: tr}
+	client, done := d.client()
+	defer done()
 	res, err := client.OffsetFetch(t.Context(),
 		&kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{d.topic: {0}}})
 	require.NoError(t, err)
-	return res.Topics[d.topic][0].CommittedOffset
+	for _, p := range res.Topics[d.topic] { // the in-process broker does not name partitions of an unknown group
+		return p.CommittedOffset
+	}
+	return -1
+}
+
+// setOffset sets the group's offset of partition 0, as kafka-consumer-groups.sh --reset-offsets does.
+func (d *kafkaFixture) setOffset(t testing.TB, group string, offset int64) {
+	t.Helper()
+	client, done := d.client()
+	defer done()
+	testkit.Eventually(t, soon, func() bool { // until the last member has left
+		res, err := client.OffsetCommit(t.Context(), &kafka.OffsetCommitRequest{GroupID: group, GenerationID: -1,
+			Topics: map[string][]kafka.OffsetCommit{d.topic: {{Partition: 0, Offset: offset}}}})
+		return err == nil && res.Topics[d.topic][0].Error == nil
+	}, "the offset is set")
 }
 
 // deleteBefore deletes the records of partition 0 before the offset, as retention does.

@@ -31,7 +31,7 @@ var sqliteSchema string
 
 // SQLConfig configures NewSQL. All fields but UnsafeAllow are required.
 type SQLConfig struct {
-	// DB is the database of the effects, which also has the table hongbao_seen. The caller limits its connections and
+	// DB is the database of the effects, which also has the tables hongbao_seen and hongbao_offset. The caller limits its connections and
 	// closes it.
 	DB *sql.DB
 	// Dialect is "postgres" or "sqlite".
@@ -45,7 +45,7 @@ type SQLConfig struct {
 	// may then lose effects, so this is for tests only. It may be empty.
 	UnsafeAllow []string
 	// Effect runs the effects of new events, in their order. It gets at most BatchEvents events. Its writes in tx are
-	// committed together with the rows of hongbao_seen; effects outside tx may happen twice. Effect must not commit or
+	// committed together with the rows of the two tables; effects outside tx may happen twice. Effect must not commit or
 	// roll back tx. The class of its error says what happens next, see Sink.
 	Effect func(ctx context.Context, tx *sql.Tx, events []topic.Event) error
 }
@@ -56,8 +56,8 @@ type sqlSink struct{ cfg SQLConfig }
 // event has its effect exactly once, even if processes die. Several processes may share one Name: PostgreSQL locks one
 // row for up to 4,096 packets of a campaign on a shard, and SQLite locks the whole database for writing.
 //
-// NewSQL checks the configuration, and that the database does not lose confirmed commits. It creates the table
-// hongbao_seen if it does not exist.
+// NewSQL checks the configuration, and that the database does not lose confirmed commits. It creates the tables
+// hongbao_seen and hongbao_offset if they do not exist.
 func NewSQL(ctx context.Context, cfg SQLConfig) (Sink, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func NewSQL(ctx context.Context, cfg SQLConfig) (Sink, error) {
 		return nil, fmt.Errorf("subscriber: %w", err)
 	}
 	if err := s.migrate(ctx); err != nil {
-		return nil, fmt.Errorf("subscriber: making the table hongbao_seen: %w; let this user CREATE TABLE, or run "+
+		return nil, fmt.Errorf("subscriber: making the tables hongbao_seen and hongbao_offset: %w; let this user CREATE TABLE, or run "+
 			"subscriber/schema/%s.sql by hand",
 			err, cfg.Dialect)
 	}
@@ -189,6 +189,11 @@ func down(what string, err error) error {
 
 // Push implements Sink. It handles all events or none, so Report.Next is 0 after an error.
 func (s *sqlSink) Push(ctx context.Context, events []topic.Event) (Report, error) {
+	return s.push(ctx, events, func(context.Context, *sql.Tx) error { return nil })
+}
+
+// push is Push. It calls also at the end of its transaction.
+func (s *sqlSink) push(ctx context.Context, events []topic.Event, also func(context.Context, *sql.Tx) error) (Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	var r Report
@@ -200,12 +205,15 @@ func (s *sqlSink) Push(ctx context.Context, events []topic.Event) (Report, error
 		var fresh []topic.Event
 		r, fresh = seen.sift(events)
 		if len(fresh) == 0 {
-			return nil
+			return also(ctx, tx)
 		}
 		if err := s.cfg.Effect(ctx, tx, fresh); err != nil {
 			return fmt.Errorf("the effect of %d events from %s on: %w", len(fresh), fresh[0].Grant.EventID(), err)
 		}
-		return s.write(ctx, tx, seen)
+		if err := s.write(ctx, tx, seen); err != nil {
+			return err
+		}
+		return also(ctx, tx)
 	})
 	if err != nil {
 		return Report{}, s.judge(err)

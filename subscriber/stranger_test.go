@@ -20,7 +20,7 @@ func TestWebServerInPlaceOfABroker(t *testing.T) {
 	defer cancel()
 	log, letters := newLogClient(&cfg), newWriter(&cfg)
 	t.Cleanup(func() { log.close(); require.NoError(t, letters.Close()) })
-	_, begin := log.begin(ctx, 0)
+	_, _, begin := log.ends(ctx, 0)
 	_, lookup := readerConfig(&cfg, 0).Dialer.LookupPartitions(ctx, "tcp", d.addr, "grants")
 	for name, err := range map[string]error{
 		"metadata": log.exists(ctx), "offsets": begin, "group and reader": lookup,

@@ -20,17 +20,20 @@ import (
 type Subscriber struct {
 	cfg    Config
 	source string
+	log    *logClient
 	count  counters
 
 	// Tests replace these functions to inject faults.
 	newReader  func(c *Config, partition int, offset int64) recordReader
 	newLetters func(c *Config) letterWriter
-	commit     func(g *kafka.Generation, partition int, next int64) error
+	commit     func(g *kafka.Generation, partition int, at position) error
 }
 
-// recordReader reads the records of a partition. *kafka.Reader implements it.
+// recordReader reads the records of a partition. *reader implements it.
 type recordReader interface {
 	FetchMessage(ctx context.Context) (kafka.Message, error)
+	// troubles grows before the first record is returned that follows an error or a new connection.
+	troubles() int64
 	Close() error
 }
 
@@ -39,13 +42,12 @@ func New(cfg Config) (*Subscriber, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
+	log := newLogClient(&cfg)
 	return &Subscriber{
-		cfg: cfg, source: cloudevent.SourcePrefix + cfg.Deployment,
+		cfg: cfg, source: cloudevent.SourcePrefix + cfg.Deployment, log: log,
 		newReader:  func(c *Config, partition int, offset int64) recordReader { return newReader(c, partition, offset) },
 		newLetters: func(c *Config) letterWriter { return newWriter(c) },
-		commit: func(g *kafka.Generation, partition int, next int64) error {
-			return g.CommitOffsets(map[string]map[int]int64{cfg.Topic: {partition: next}})
-		},
+		commit:     log.commit,
 	}, nil
 }
 
@@ -53,7 +55,6 @@ func New(cfg Config) (*Subscriber, error) {
 type session struct {
 	*Subscriber
 	letters letterWriter
-	log     *logClient
 	stop    context.CancelFunc // ends Run
 	workers sync.WaitGroup
 
@@ -69,7 +70,7 @@ type session struct {
 func (s *Subscriber) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	run := &session{Subscriber: s, letters: s.newLetters(&s.cfg), log: newLogClient(&s.cfg), stop: stop}
+	run := &session{Subscriber: s, letters: s.newLetters(&s.cfg), stop: stop}
 	defer run.log.close()
 	if run.awaitTopic(ctx); ctx.Err() != nil {
 		return run.letters.Close()
@@ -104,7 +105,7 @@ func (s *session) follow(ctx context.Context, group *kafka.ConsumerGroup) {
 			s.workers.Add(1)
 			gen.Start(func(own context.Context) {
 				defer s.workers.Done()
-				s.ended(ctx, s.work(ctx, own, gen, a))
+				s.ended(ctx, s.work(ctx, own, gen, a.ID))
 			})
 		}
 	}

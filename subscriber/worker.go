@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/segmentio/kafka-go"
@@ -22,13 +23,22 @@ type worker struct {
 	gen       *kafka.Generation
 	partition int
 	reader    recordReader
-	next      int64 // the expected next offset; negative if no offset is known
+	at        position  // after the last record that was read
+	checked   time.Time // when sameLog last accepted the log
+	troubles  int64     // the reader's troubles until then
 }
 
 // work reads a partition until ctx, the generation, ends. Then it finishes the current batch within DrainTimeout, or
 // abandons it.
-func (s *session) work(run, ctx context.Context, gen *kafka.Generation, a kafka.PartitionAssignment) error {
-	w := &worker{session: s, gen: gen, partition: a.ID, reader: s.newReader(&s.cfg, a.ID, a.Offset), next: a.Offset}
+func (s *session) work(run, ctx context.Context, gen *kafka.Generation, partition int) error {
+	w := &worker{session: s, gen: gen, partition: partition}
+	if err := w.insist(ctx, func() error { return w.locate(ctx) }); err != nil {
+		if ctx.Err() != nil && hongbao.ClassOf(err) != hongbao.ClassBroken {
+			return nil // nothing was begun
+		}
+		return err
+	}
+	w.reader = s.newReader(&s.cfg, partition, w.at.next)
 	own, cancel := drain(ctx, s.cfg.DrainTimeout)
 	defer cancel()
 	return errors.Join(w.loop(run, ctx, own), w.reader.Close())
@@ -81,18 +91,18 @@ func (w *worker) collect(ctx context.Context) ([]kafka.Message, error) {
 	return batch, nil
 }
 
-func (s *session) offsetLostError(err error) error {
-	return hongbao.Errorf(hongbao.ClassBroken,
-		"topic %s does not have the offset where group %s stopped: %w. Either events expired before they were read (replay "+
-			"them from the ledger), or the topic was created again (see docs/kafka.md, \"When the topic went back\"). Stop "+
-			"every member and set the offsets: kafka-consumer-groups.sh --reset-offsets --to-earliest --group %s --topic %s "+
-			"--execute. NewSQL drops the events that it has seen; with NewFuncSink the effect must drop them",
-		s.cfg.Topic, s.cfg.Group, err, s.cfg.Group, s.cfg.Topic)
-}
-
 // handle runs the effects of a batch and commits its offset. own limits the time for the effects.
 func (w *worker) handle(ctx, own context.Context, batch []kafka.Message) error {
-	if err := w.noGap(own, batch); err != nil {
+	err := w.insist(own, func() error {
+		if err := w.checkLog(own); err != nil {
+			return err
+		}
+		return w.checkGap(own, batch)
+	})
+	if err != nil && hongbao.ClassOf(err) != hongbao.ClassBroken {
+		return unfinished(len(batch), err)
+	}
+	if err != nil {
 		return err
 	}
 	events, from, err := w.decode(own, batch)
@@ -102,7 +112,10 @@ func (w *worker) handle(ctx, own context.Context, batch []kafka.Message) error {
 	if err := w.push(own, events, from); err != nil {
 		return err
 	}
-	w.move(ctx, batch[len(batch)-1].Offset+1)
+	if len(from) > 0 {
+		w.at.last = landmarkOf(from[len(from)-1])
+	}
+	w.move(ctx)
 	return nil
 }
 
@@ -143,10 +156,10 @@ func header(m *kafka.Message, name string) (value string) {
 // move commits the group's offset. It gives up if the commit fails for CommitTimeout: the next commit includes this
 // one, and if the batch is read again, its events are dropped. After the end of ctx the partition may move at any
 // time, so there is only one try.
-func (w *worker) move(ctx context.Context, next int64) {
+func (w *worker) move(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.CommitTimeout)
 	defer cancel()
-	commit := func() error { return w.commit(w.gen, w.partition, next) }
+	commit := func() error { return w.commit(w.gen, w.partition, w.at) }
 	err := backoff.Retry(commit, backoff.WithContext(newBackoff(w.cfg), ctx))
 	if err == nil {
 		w.count.commits.Add(1)

@@ -13,13 +13,15 @@ import (
 
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // Each client of examples/clients grabs a packet. Then each reader prints every grant of the topic once, although the
 // topic has one record twice. topic.py ends half way. A second run reads the topic from its beginning, and handles
-// only the other grants.
+// only the other grants. When the topic's first record has expired, no reader takes its group for a new one.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	broker := testkit.Kafka(t)
@@ -68,6 +70,34 @@ func TestClients(t *testing.T) {
 		require.Equal(t, granted, read, "%v", reader)
 	}
 	worker.stop(timeToStart)
+	expire(t, broker.Addr, topic)
+	for _, reader := range readers(t, broker.Version) {
+		args := slices.Concat(reader, []string{broker.Addr, topic, "late-" + filepath.Base(reader[0]), "hongbao", "1"})
+		if reader[1] == "topic.py" {
+			args = append(args, filepath.Join(t.TempDir(), "points.db"))
+		}
+		out, says, err := tryClient(t, args...)
+		require.Error(t, err, "%v: %s", reader, out)
+		require.Empty(t, out, "%v has handled a grant", reader)
+		require.Contains(t, says, "Where to begin to read", "%v", reader)
+	}
+}
+
+// expire deletes the first record of the topic, as retention does.
+func expire(t *testing.T, addr, topic string) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(addr))
+	require.NoError(t, err)
+	defer client.Close()
+	part := kmsg.NewDeleteRecordsRequestTopicPartition()
+	part.Offset = 1
+	req := kmsg.NewPtrDeleteRecordsRequest()
+	req.TimeoutMillis = 5000
+	req.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: topic,
+		Partitions: []kmsg.DeleteRecordsRequestTopicPartition{part}}}
+	res, err := req.RequestWith(t.Context(), client)
+	require.NoError(t, err)
+	require.Zero(t, res.Topics[0].Partitions[0].ErrorCode)
 }
 
 // readers returns the commands that run the readers of the topic, with the libraries that scripts/setup.sh has
@@ -113,16 +143,23 @@ func again(t *testing.T, addr, topic string) {
 // client runs a command in the folder examples/clients, and returns its output.
 func client(t *testing.T, command ...string) string {
 	t.Helper()
+	out, says, err := tryClient(t, command...)
+	require.NoError(t, err, "%v: %s%s", command, out, says)
+	return out
+}
+
+// tryClient is like client. It also returns what the command prints as its errors, and how it ended.
+func tryClient(t *testing.T, command ...string) (output, says string, err error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir = "../../examples/clients"
 	cmd.Env = append(os.Environ(), "ISSUER=https://id.test", "AUDIENCE=hongbao", "EXAMPLE_SECRET="+string(secret))
-	var says strings.Builder
-	cmd.Stderr = &says
+	var text strings.Builder
+	cmd.Stderr = &text
 	out, err := cmd.Output()
-	require.NoError(t, err, "%v: %s%s", command, out, &says)
-	return strings.TrimSpace(string(out))
+	return strings.TrimSpace(string(out)), text.String(), err
 }
 
 // cached returns the path of something that scripts/setup.sh has downloaded.

@@ -4,9 +4,25 @@
 import { Kafka, logLevel } from 'kafkajs';
 
 const [brokers, topic, groupId, deployment, count] = process.argv.slice(2);
-const consumer = new Kafka({ brokers: brokers.split(','), logLevel: logLevel.ERROR }).consumer({ groupId });
+const kafka = new Kafka({ brokers: brokers.split(','), logLevel: logLevel.ERROR });
+const consumer = kafka.consumer({ groupId });
 const seen = new Set();
 let left = Number(count);
+
+// The program ends if grants expired unread, or may have. A group without an offset (-1) begins at offset 0 only. kafkajs
+// has no option for this, and still skips records that expire while it runs.
+const admin = kafka.admin();
+await admin.connect();
+const [committed] = await admin.fetchOffsets({ groupId, topics: [topic] });
+for (const { partition, low } of await admin.fetchTopicOffsets(topic)) {
+  const at = committed.partitions.find((p) => p.partition === partition)?.offset ?? '-1';
+  if (BigInt(low) > 0n && BigInt(low) > BigInt(at)) {
+    throw new Error(`partition ${partition} begins at ${low}, and the group's offset is ${at}: see docs/subscribers.md, ` +
+      '"Where to begin to read"');
+  }
+  if (at === '-1') await admin.setOffsets({ groupId, topic, partitions: [{ partition, offset: low }] });
+}
+await admin.disconnect();
 
 await consumer.connect();
 await consumer.subscribe({ topic, fromBeginning: true });

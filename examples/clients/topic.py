@@ -8,7 +8,7 @@ import json
 import sqlite3
 import sys
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 brokers, topic, group, deployment, left, file = *sys.argv[1:5], int(sys.argv[5]), sys.argv[6]
 db = sqlite3.connect(file)
@@ -44,13 +44,29 @@ def handle(source, value):
         return False
 
 
+def begin(consumer, assigned):
+    """Ends the program if grants expired unread, or may have. A group without an offset begins at offset 0 only."""
+    new = []
+    for at in consumer.committed(assigned, timeout=10):
+        first, _ = consumer.get_watermark_offsets(at, timeout=10)
+        if first > max(at.offset, 0):  # a negative offset: none
+            raise RuntimeError(f"{at} is the group's offset, and the log begins at {first}: see docs/subscribers.md, "
+                               '"Where to begin to read"')
+        if at.offset < 0:
+            new.append(TopicPartition(at.topic, at.partition, 0))
+    known = [p for p in assigned if (p.topic, p.partition) not in {(n.topic, n.partition) for n in new}]
+    consumer.assign(known + new)
+    if new:
+        consumer.commit(offsets=new, asynchronous=False)
+
+
 consumer = Consumer({
     "bootstrap.servers": brokers,
     "group.id": group,
     "enable.auto.commit": False,
-    "auto.offset.reset": "earliest",
+    "auto.offset.reset": "error",
 })
-consumer.subscribe([topic])
+consumer.subscribe([topic], on_assign=begin)
 try:
     while left > 0:
         record = consumer.poll(1)

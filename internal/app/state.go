@@ -150,6 +150,7 @@ func (a *App) add(s *metrics.SinkState, shard int, g *store.GroupStatus, workers
 			workers[w.Name] = true
 		}
 	}
+	one.Held = g.Held
 	if one.Parked = g.ParkedAt; len(one.Parked) == 0 {
 		one.Parked = []int64{0} // level 0 is always reported
 	}

@@ -13,7 +13,8 @@ import (
 // patience is how long users repeat their grabs after the last fault of a request.
 const patience = 90 * time.Second
 
-// user grabs in each campaign, once more than they may hold packets, and repeats each grab until its answer is final.
+// user grabs in each campaign, once more than they may hold packets, and repeats each grab until its answer is final. A
+// pause is no end: an earlier try that the network holds back may win after it.
 func (w *world) user(ctx context.Context, u int) {
 	r := rand.New(rand.NewPCG(w.plan.Seed, uint64(1000+u)))
 	if sleep(ctx, time.Duration(r.Int64N(int64(w.plan.Faulty*2/3)))) != nil {
@@ -36,6 +37,7 @@ func (w *world) user(ctx context.Context, u int) {
 
 func (w *world) grab(ctx context.Context, r *rand.Rand, g *hongbao.Grab) {
 	end := epoch.Add(w.plan.Faulty + w.longest() + patience)
+	paused := !time.Now().Before(end) // their request before this one waited so long
 	for time.Now().Before(end) {
 		p, proc := w.slots[fmt.Sprintf("p%d", r.IntN(w.plan.Producers))].get()
 		if p != nil {
@@ -53,7 +55,8 @@ func (w *world) grab(ctx context.Context, r *rand.Rand, g *hongbao.Grab) {
 				}
 			default:
 				w.cover.note("outcome", string(a.Outcome))
-				if a.Outcome.Final() {
+				paused = a.Outcome == hongbao.OutcomePaused
+				if a.Outcome.Final() && !paused { // who reads that grabs pause comes again
 					w.tell(g, &a)
 					return
 				}
@@ -62,6 +65,9 @@ func (w *world) grab(ctx context.Context, r *rand.Rand, g *hongbao.Grab) {
 		if sleep(ctx, 50*time.Millisecond+time.Duration(r.Int64N(int64(100*time.Millisecond)))) != nil {
 			return
 		}
+	}
+	if paused { // Redis may have lost the resume, and the person repeats it at the end
+		return
 	}
 	w.note("user %s gave up %s", g.User, g.RequestID)
 	w.mu.Lock()

@@ -115,10 +115,25 @@ func (w *world) forgetProducers() {
 	})
 }
 
+// fromFile restarts Redis from an append-only file that has nothing of the last time.
+func (w *world) fromFile(ctx context.Context, d *Deed) error {
+	w.redis.setFile(snapshot(w.redis.Miniredis))
+	defer w.redis.setFile(reflect.Value{})
+	if err := sleep(ctx, d.For); err != nil {
+		return err
+	}
+	w.redis.mu.Lock()
+	file := w.redis.file
+	w.redis.mu.Unlock()
+	return w.redis.goBack(ctx, file, false)
+}
+
 func (w *world) toRedis(ctx context.Context, d *Deed) error {
 	switch d.What {
-	case Failover, TellerDies, OldFile:
-		w.redis.setLags(d.What != OldFile)
+	case OldFile:
+		return w.fromFile(ctx, d)
+	case Failover, TellerDies:
+		w.redis.setLags(true)
 		defer w.redis.setLags(false)
 		old := snapshot(w.redis.Miniredis)
 		if err := sleep(ctx, d.For); err != nil {
@@ -129,7 +144,7 @@ func (w *world) toRedis(ctx context.Context, d *Deed) error {
 				return err
 			}
 		}
-		return w.redis.goBack(ctx, old, d.What != OldFile)
+		return w.redis.goBack(ctx, old, true)
 	case QuietStart:
 		return w.redis.goBack(ctx, snapshot(w.redis.Miniredis), false)
 	case FirstFile:

@@ -71,6 +71,12 @@ func (w *world) unsettled(ctx context.Context, a *app.App, id string, shown *app
 	if shown.Refund != nil || still == nil {
 		return nil
 	}
+	for i := range w.plan.Deeds { // alarm sink_paused: Redis may have lost the resume
+		if d := &w.plan.Deeds[i]; d.What == SinkPause && time.Since(epoch) > d.At+d.For {
+			_, err := a.ResumeSink(ctx, d.Who, ann)
+			still = errors.Join(still, err)
+		}
+	}
 	if shown.Waiting.Open > 0 {
 		w.cover.note("person", "hongbao campaign close --early")
 		_, _ = a.Close(ctx, id, true) // closes the intact shards, and fails for the others

@@ -25,7 +25,8 @@ type redisServer struct {
 	before   string            // master_replid2: the server that this one was promoted from
 	flagged  map[string]string // from the SHA-1 of a script with flags that this run has, to that of the text without
 	full     bool
-	lags     bool // the replica gets nothing, since a snapshot that will be promoted
+	lags     bool          // the replica gets nothing, since a snapshot that will be promoted
+	file     reflect.Value // what the append-only file has; invalid if it has everything
 	endClock func()
 }
 
@@ -69,6 +70,13 @@ func (s *redisServer) begin(promoted bool) {
 func (s *redisServer) hook(c *mini.Peer, cmd string, args ...string) bool {
 	if cmd == "WAIT" && len(args) == 2 {
 		c.WriteInt(s.wait(args[1]))
+		return true
+	}
+	if cmd == "WAITAOF" && len(args) == 3 {
+		s.sync()
+		c.WriteLen(2)
+		c.WriteInt(1)
+		c.WriteInt(0)
 		return true
 	}
 	if s.rewritten(c, cmd, args) {
@@ -153,6 +161,27 @@ func (s *redisServer) setLags(lags bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lags = lags
+}
+
+// fsyncEvery is the pause between two syncs of the append-only file, when a process waits for one.
+const fsyncEvery = 400 * time.Millisecond
+
+// sync writes to the append-only file what it lacks. It happens for WAITAOF only, so a file may be older than real ones.
+func (s *redisServer) sync() {
+	s.mu.Lock()
+	behind := s.file.IsValid()
+	s.mu.Unlock()
+	if !behind {
+		return
+	}
+	_ = sleep(context.Background(), fsyncEvery)
+	s.setFile(snapshot(s.Miniredis))
+}
+
+func (s *redisServer) setFile(file reflect.Value) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.file = file
 }
 
 func (s *redisServer) setFull(full bool) {

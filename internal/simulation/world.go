@@ -87,7 +87,10 @@ func (w *world) config(p *Proc) (*configs.Config, error) {
 		"consumer.lease": "3s", "consumer.poll": "300ms", "consumer.block": "300ms", "consumer.batch_grants": "500",
 		"publisher.request_timeout": "1s", "publisher.attempt_time": "2s", "publisher.max_claim_age": "2s",
 		"log.level": "info", "log.format": "json",
-		"unsafe.allow": strings.Join([]string{configs.UnsafeRedis}, ","),
+		// A burst can be larger than all that the shard granted in the default margin before it: a known limit of restores.
+		// This margin covers each burst of a history.
+		"work.restore_margin": "1m",
+		"unsafe.allow":        strings.Join([]string{configs.UnsafeRedis}, ","),
 	}
 	var env []string
 	for k, v := range set {

@@ -21,11 +21,11 @@ func pendingAndReached(t *testing.T, b *bundle) {
 func pendingCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"reclaim": {
-			keys: func(b *bundle) []string { return append(events(b), b.k.Keys.Sink("kafka"), b.k.Keys.Lead("kafka")) }, prep: pending,
+			keys: func(b *bundle) []string {
+				return append(events(b), b.k.Keys.Sink("kafka"), b.k.Keys.Lead("kafka"), b.k.Keys.SinkCampaigns("kafka"))
+			}, prep: pending,
 			call: func(ctx context.Context, b *bundle) error {
-				call := store.ReclaimCall{Group: "kafka", Consumer: "w2", Count: 9, Lead: time.Minute,
-					Backoff: []time.Duration{0}}
-				_, err := b.k.Reclaim(ctx, call)
+				_, err := b.k.Reclaim(ctx, store.ReclaimCall{Group: "kafka", Consumer: "w2", Count: 9, Lead: time.Minute})
 				return err
 			},
 		},
@@ -39,7 +39,7 @@ func pendingCases() map[string]scriptCase {
 		"park": {
 			keys: events, prep: pending,
 			call: func(ctx context.Context, b *bundle) error {
-				list := []store.Parking{{ID: b.id(ctx, 0), Level: 1, Attempts: 1}}
+				list := []store.Parking{{ID: b.id(ctx, 0), Level: 1, Wait: time.Minute, Attempts: 1}}
 				_, err := b.k.Park(ctx, "kafka", "w1", list)
 				return err
 			},

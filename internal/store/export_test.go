@@ -23,7 +23,7 @@ func Seen(k *Shard) Sight { return k.state.known() }
 func WitnessOf(ctx context.Context, k *Shard) error { return k.witness(ctx, true) }
 
 // CheckOnce makes one periodic check of the shard, as a watch does.
-func CheckOnce(ctx context.Context, k *Shard) error { return k.witness(ctx, false) }
+func CheckOnce(ctx context.Context, k *Shard) error { return k.register(ctx) }
 
 // SendEvidence sends two grants to a restore attempt, and says that these are all that the process knows.
 func SendEvidence(ctx context.Context, k *Shard, epoch int64) error {

@@ -13,8 +13,8 @@ import (
 var (
 	reclaimScript             = newDrainScript("reclaim", "parking")
 	renewScript               = newScript("renew")
-	parkScript                = newScript("park", "parking")
-	removeIdleConsumersScript = newScript("remove_idle_consumers", "parking")
+	parkScript                = newDrainScript("park", "parking")
+	removeIdleConsumersScript = newScript("remove_idle_consumers")
 )
 
 // RawEntry is an undecoded stream entry.
@@ -33,14 +33,13 @@ type ReclaimCall struct {
 	Lease           time.Duration
 	// Lead is how long the caller keeps the lead, if it gets it.
 	Lead time.Duration
-	// Backoff has the backoff of parking levels 0, 1, 2, ...; the last element also applies to all higher levels. It
-	// must not be empty.
-	Backoff []time.Duration
+	// Longest is the longest time for which the workers park an entry.
+	Longest time.Duration
 }
 
 // Reclaimed is the reply of reclaim.lua.
 type Reclaimed struct {
-	// Entries are entries whose worker's lease has ended, and parked entries whose backoff is over. There are none
+	// Entries are entries whose worker's lease has ended, and parked entries whose time has come. There are none
 	// while the sink is paused.
 	Entries []RawEntry
 	// Gone are the ids of entries that were deleted from the stream while they were pending: an incident.
@@ -51,15 +50,13 @@ type Reclaimed struct {
 	Led time.Duration
 }
 
-// Reclaim assigns entries to the worker: those of dead workers and those whose backoff is over. It also keeps the
+// Reclaim assigns entries to the worker: first those of dead workers, then those whose time has come. It also keeps the
 // worker's consumer from being removed as idle. If the sink's hash is unreadable, Reclaim returns an error together
 // with the entries, which the worker already owns.
 func (k *Shard) Reclaim(ctx context.Context, t ReclaimCall) (out Reclaimed, err error) {
-	args := []any{t.Group, t.Consumer, t.Count, t.Lease.Milliseconds(), max(1, t.Lead.Milliseconds())}
-	for _, b := range t.Backoff {
-		args = append(args, b.Milliseconds())
-	}
-	reply, err := k.run(ctx, reclaimScript, []string{k.Keys.Events(), k.Keys.Sink(t.Group), k.Keys.Lead(t.Group)}, args)
+	args := []any{t.Group, t.Consumer, t.Count, t.Lease.Milliseconds(), max(1, t.Lead.Milliseconds()), t.Longest.Milliseconds()}
+	keys := []string{k.Keys.Events(), k.Keys.Sink(t.Group), k.Keys.Lead(t.Group), k.Keys.SinkCampaigns(t.Group)}
+	reply, err := k.run(ctx, reclaimScript, keys, args)
 	if err != nil {
 		return out, err
 	}
@@ -109,24 +106,38 @@ func (k *Shard) Renew(ctx context.Context, group, consumer string, ids []string)
 // Stay as Parking.Level keeps the entry with the worker and only sets its number of attempts.
 const Stay = -1
 
-// Parking moves one pending entry to the parking consumer of a level.
+// Parking moves one pending entry to a parking consumer.
 type Parking struct {
 	ID string
-	// Level is the level of the parking consumer, or Stay.
+	// Level is how often the entry has failed, for Status, or Stay. On level 0 it does not wait.
 	Level int64
+	// Wait is how long an entry on a level above 0 waits. Park adds an eighth of it at most.
+	Wait time.Duration
+	// Campaign, if it is set, replaces Level and Wait: the entry waits until the campaign is no longer paused for the
+	// sink.
+	Campaign string
 	// Attempts is the number of attempts to record for the entry. The next delivery adds one.
 	Attempts int64
+}
+
+// to returns where the entry goes, for park.lua.
+func (p *Parking) to() string {
+	switch {
+	case p.Campaign != "":
+		return "paused/" + p.Campaign
+	case p.Level == Stay:
+		return "stay"
+	case p.Level == 0:
+		return "0"
+	}
+	return fmt.Sprintf("%d %d", p.Level, p.Wait.Milliseconds())
 }
 
 // Park moves those entries to parking consumers that the worker still owns. It returns how many it moved.
 func (k *Shard) Park(ctx context.Context, group, consumer string, entries []Parking) (int, error) {
 	args := []any{group, consumer}
-	for _, p := range entries {
-		level := strconv.FormatInt(p.Level, 10)
-		if p.Level == Stay {
-			level = "stay"
-		}
-		args = append(args, p.ID, level, p.Attempts)
+	for i := range entries {
+		args = append(args, entries[i].ID, entries[i].to(), entries[i].Attempts)
 	}
 	reply, err := k.run(ctx, parkScript, []string{k.Keys.Events()}, args)
 	if err != nil {
@@ -142,7 +153,7 @@ func (k *Shard) Park(ctx context.Context, group, consumer string, entries []Park
 }
 
 // RemoveIdleConsumers removes the group's consumers that have nothing pending and were idle for at least idle. It
-// does not remove the given consumer or the parking consumers. It returns the names of the removed consumers.
+// does not remove the given consumer. It returns the names of the removed consumers.
 func (k *Shard) RemoveIdleConsumers(ctx context.Context, group, consumer string, idle time.Duration) ([]string, error) {
 	return k.run(ctx, removeIdleConsumersScript, []string{k.Keys.Events()}, []any{group, consumer, idle.Milliseconds()})
 }

@@ -20,7 +20,7 @@ func (b *bundle) take(t testing.TB, worker string, count int) ([]store.RawEntry,
 	t.Helper()
 	r, err := b.k.Reclaim(t.Context(), store.ReclaimCall{
 		Group: "kafka", Consumer: worker, Count: count, Lease: lease, Lead: time.Minute,
-		Backoff: []time.Duration{0, 10 * time.Minute, time.Hour},
+		Longest: 2 * time.Hour,
 	})
 	require.NoError(t, err)
 	require.Zero(t, r.Led)
@@ -109,7 +109,7 @@ func TestTakeByMany(t *testing.T) {
 			for err := error(nil); err == nil && r.Led > 0; {
 				b.rdb.Del(t.Context(), b.k.Keys.Lead("kafka"))
 				r, err = b.k.Reclaim(t.Context(), store.ReclaimCall{Group: "kafka",
-					Consumer: "worker-" + user(w), Count: 3, Lease: lease, Lead: time.Minute, Backoff: []time.Duration{0}})
+					Consumer: "worker-" + user(w), Count: 3, Lease: lease, Lead: time.Minute})
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -153,33 +153,115 @@ func TestRenew(t *testing.T) {
 func TestParked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	ids := b.events(t, "rain", 1, 1, 1, 1)
+	ids := b.events(t, "rain", 1, 1, 1, 1, 1)
 	b.group(t, "kafka")
-	b.read(t, "kafka", "w1", 4)
+	b.read(t, "kafka", "w1", 5)
 	b.age(t, "kafka", "w2", 0, ids[3])
-	n, err := b.k.Park(t.Context(), "kafka", "w1", []store.Parking{
-		{ID: ids[0], Level: 1, Attempts: 3}, {ID: ids[1], Level: 0, Attempts: 0}, {ID: ids[2], Level: 7, Attempts: 1},
-		{ID: ids[3], Level: 1, Attempts: 1},
-	})
-	require.NoError(t, err)
-	require.Equal(t, 3, n, "the last entry is w2's")
-	require.Equal(t, map[string]string{ids[0]: "_retry/1 3", ids[1]: "_retry/0 0", ids[2]: "_retry/7 1", ids[3]: "w2 1"},
-		b.owners(t, "kafka"))
+	b.parks(t, 4, store.Parking{ID: ids[0], Level: 1, Wait: 200 * time.Millisecond, Attempts: 3},
+		store.Parking{ID: ids[1], Level: 0, Attempts: 0}, store.Parking{ID: ids[2], Level: 7, Wait: time.Hour, Attempts: 1},
+		store.Parking{ID: ids[3], Level: 0, Attempts: 1}, store.Parking{ID: ids[4], Level: 9, Wait: 3 * time.Hour, Attempts: 1})
+	owners := b.owners(t, "kafka")
+	require.Regexp(t, `^_retry/1/\d{13} 3$`, owners[ids[0]])
+	require.Equal(t, "_retry/0 0", owners[ids[1]])
+	require.Regexp(t, `^_retry/7/\d{13} 1$`, owners[ids[2]])
+	require.Equal(t, "w2 1", owners[ids[3]], "Park moves only its worker's entries")
 
 	got, _ := b.take(t, "w3", 9)
-	require.Equal(t, []string{ids[1]}, idsOf(got), "level 0 has no backoff")
+	require.Equal(t, []string{ids[1], ids[4]}, idsOf(got),
+		"level 0 does not wait; the clock was ahead when the last entry was parked, because no entry waits for so long")
 	require.EqualValues(t, 1, got[0].Attempt, "with 0 attempts recorded, the next delivery is the first")
-	b.age(t, "kafka", "_retry/1", 9*time.Minute, ids[0])
-	b.age(t, "kafka", "_retry/7", 59*time.Minute, ids[2])
-	got, _ = b.take(t, "w3", 9)
-	require.Empty(t, got, "the lease is over, the backoff is not")
-	b.age(t, "kafka", "_retry/1", 10*time.Minute, ids[0])
+	b.passes(t, 300*time.Millisecond)
 	got, _ = b.take(t, "w3", 9)
 	require.Equal(t, []string{ids[0]}, idsOf(got))
 	require.EqualValues(t, 4, got[0].Attempt)
-	b.age(t, "kafka", "_retry/7", time.Hour, ids[2])
 	got, _ = b.take(t, "w3", 9)
-	require.Equal(t, []string{ids[2]}, idsOf(got), "level 7 has the last backoff")
+	require.Empty(t, got, "one entry still waits")
+	waits, _, _ := strings.Cut(owners[ids[2]], " ")
+	require.ElementsMatch(t, []string{"w1", "w2", "w3", waits}, b.consumers(t),
+		"no parking consumer stays when its entries are gone")
+}
+
+// passes waits until so much time of Redis' clock has passed.
+func (b *bundle) passes(t *testing.T, d time.Duration) {
+	t.Helper()
+	now := b.rdb.Time(t.Context()).Val()
+	testkit.Eventually(t, 10*time.Second, func() bool { return b.rdb.Time(t.Context()).Val().Sub(now) > d }, "time passes")
+}
+
+// parks parks entries of the worker w1. It requires that so many were moved.
+func (b *bundle) parks(t *testing.T, want int, entries ...store.Parking) {
+	t.Helper()
+	n, err := b.k.Park(t.Context(), "kafka", "w1", entries)
+	require.NoError(t, err)
+	require.Equal(t, want, n)
+}
+
+// consumers returns the names of the group's consumers.
+func (b *bundle) consumers(t *testing.T) (names []string) {
+	t.Helper()
+	list, err := b.rdb.XInfoConsumers(t.Context(), b.k.Keys.Events(), "kafka").Result()
+	require.NoError(t, err)
+	for i := range list {
+		names = append(names, list[i].Name)
+	}
+	return names
+}
+
+// Entries of dead workers come before parked ones, and parked ones in the order of their times.
+func TestOrderOfReclaim(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids := b.events(t, "rain", 1, 1, 1, 1)
+	b.group(t, "kafka")
+	b.read(t, "kafka", "w1", 4)
+	b.parks(t, 3, store.Parking{ID: ids[0], Level: 12, Wait: 16 * time.Millisecond}, store.Parking{ID: ids[1], Level: 2,
+		Wait: 48 * time.Millisecond}, store.Parking{ID: ids[2], Level: 0})
+	b.age(t, "kafka", "w1", lease, ids[3])
+	b.passes(t, 100*time.Millisecond)
+	for _, want := range []int{3, 2, 0, 1} {
+		got, _ := b.take(t, "w3", 1)
+		require.Equal(t, []string{ids[want]}, idsOf(got))
+	}
+}
+
+// Entries of a paused campaign wait until its pause ends, in whatever way: a failover may have lost it.
+func TestParkedWhileTheCampaignIsPaused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids := b.events(t, "rain", 1, 1)
+	b.group(t, "kafka")
+	b.read(t, "kafka", "w1", 2)
+	_, _, err := b.k.PauseSinkCampaign(t.Context(), "kafka", "rain", by("ann", "test"))
+	require.NoError(t, err)
+	b.parks(t, 2, store.Parking{ID: ids[0], Campaign: "rain", Attempts: 2}, store.Parking{ID: ids[1], Campaign: "snow"})
+	require.Equal(t, map[string]string{ids[0]: "_retry/paused/rain 2", ids[1]: "_retry/paused/snow 0"}, b.owners(t, "kafka"))
+	s, err := b.k.Status(t.Context(), "kafka")
+	require.NoError(t, err)
+	require.EqualValues(t, 2, s.Held)
+	got, _ := b.take(t, "w3", 9)
+	require.Equal(t, ids[1:], idsOf(got), "snow is not paused")
+	removed, err := b.k.RemoveIdleConsumers(t.Context(), "kafka", "w3", 0)
+	require.NoError(t, err)
+	require.NotContains(t, removed, "_retry/paused/rain")
+	_, _, err = b.k.ResumeSinkCampaign(t.Context(), "kafka", "rain", by("ann", "test"))
+	require.NoError(t, err)
+	got, _ = b.take(t, "w3", 9)
+	require.Equal(t, ids[:1], idsOf(got))
+	require.EqualValues(t, 3, got[0].Attempt)
+}
+
+// A worker of an earlier build parks entries on a level without a time. They wait for a lease.
+func TestParkedByAnEarlierBuild(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids := b.events(t, "rain", 1)
+	b.group(t, "kafka")
+	b.read(t, "kafka", "_retry/3", 1)
+	got, _ := b.take(t, "w3", 9)
+	require.Empty(t, got)
+	b.age(t, "kafka", "_retry/3", lease, ids[0])
+	got, _ = b.take(t, "w3", 9)
+	require.Equal(t, ids, idsOf(got))
 }
 
 // Entries are deleted while they are pending. Reclaim reports them once. XCLAIM of Redis 7 would silently remove them
@@ -201,13 +283,13 @@ func TestDeletedWhilePending(t *testing.T) {
 		require.Equal(t, "w1 1", row)
 	}
 	r, err := b.k.Reclaim(t.Context(),
-		store.ReclaimCall{Group: "kafka", Consumer: "w2", Count: 9, Backoff: []time.Duration{0}})
+		store.ReclaimCall{Group: "kafka", Consumer: "w2", Count: 9})
 	require.NoError(t, err)
 	require.Equal(t, []string{ids[1]}, idsOf(r.Entries))
 	require.Equal(t, []string{ids[0], ids[2]}, r.Gone)
 	b.endLead(t, "w2")
 	r, err = b.k.Reclaim(t.Context(),
-		store.ReclaimCall{Group: "kafka", Consumer: "w3", Count: 9, Backoff: []time.Duration{0}})
+		store.ReclaimCall{Group: "kafka", Consumer: "w3", Count: 9})
 	require.NoError(t, err)
 	require.Empty(t, r.Gone, "reported once")
 }
@@ -217,7 +299,7 @@ func TestForget(t *testing.T) {
 	b := setup(t)
 	ids := b.events(t, "rain", 1, 1)
 	b.group(t, "kafka")
-	for _, name := range []string{"me", "dead1", "dead2", "busy", "_retry/2"} {
+	for _, name := range []string{"me", "dead1", "dead2", "busy"} {
 		require.NoError(t, b.rdb.XGroupCreateConsumer(t.Context(), b.k.Keys.Events(), "kafka", name).Err())
 	}
 	b.read(t, "kafka", "busy", 1)
@@ -246,7 +328,7 @@ func TestNoGroup(t *testing.T) {
 		_, err := b.k.ReadNew(ctx, "kafka", "w1", 1, 0)
 		check("read", err)
 		_, err = b.k.Reclaim(ctx,
-			store.ReclaimCall{Group: "kafka", Consumer: "w1", Count: 1, Backoff: []time.Duration{0}})
+			store.ReclaimCall{Group: "kafka", Consumer: "w1", Count: 1})
 		check("take", err)
 		_, err = b.k.Renew(ctx, "kafka", "w1", []string{"1-1"})
 		check("renew", err)
@@ -323,8 +405,7 @@ func TestOneWorkerReclaimsAtATime(t *testing.T) {
 	k := b.k
 	call := func(worker string, lead time.Duration) store.Reclaimed {
 		t.Helper()
-		r, err := k.Reclaim(t.Context(), store.ReclaimCall{Group: "kafka", Consumer: worker, Count: 1, Lead: lead,
-			Backoff: []time.Duration{0}})
+		r, err := k.Reclaim(t.Context(), store.ReclaimCall{Group: "kafka", Consumer: worker, Count: 1, Lead: lead})
 		require.NoError(t, err)
 		return r
 	}

@@ -244,6 +244,9 @@ type Before struct {
 	// OnePromotion means that there was exactly one promotion since the shard was last opened, and no restart. Then Redis
 	// can only have lost the latest writes.
 	OnePromotion bool
+	// AppendOnly means that the server has an append-only file. Then each process that has answered users waited until its
+	// registration was in this file.
+	AppendOnly bool
 	LastWrite
 
 	// Frozen is when the shard froze.
@@ -276,7 +279,7 @@ func (k *Shard) Before(ctx context.Context, overlap time.Duration) (b Before, er
 	opened, _ := v[0].(string)
 	history, _ := v[1].(string)
 	b.OnePromotion = server.RunID != opened && server.promoted() != "" && server.ReplID2 == history
-	b.Frozen = unixMilli(v[2])
+	b.Frozen, b.AppendOnly = unixMilli(v[2]), server.AppendOnly
 	if b.LastWrite, err = k.lastWriteOn(ctx, conn); err != nil {
 		return b, err
 	}

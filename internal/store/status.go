@@ -23,8 +23,10 @@ type GroupStatus struct {
 	// Parked is the number of entries that wait for another attempt. Dead is the number of dead letters. Claims is
 	// the number of claims: their pushes are in progress, or their workers died.
 	Parked, Dead, Claims int64
-	// ParkedAt has the number of parked entries of each level.
+	// ParkedAt has the number of parked entries of each level. Held is the number of parked entries whose campaign is
+	// paused for the sink.
 	ParkedAt []int64
+	Held     int64
 	Workers  []Worker
 	Control  SinkControl
 	// Campaigns are the decisions about single campaigns.
@@ -157,8 +159,12 @@ func addConsumers(group string, answer *redis.XInfoConsumersCmd, out *GroupStatu
 		return fmt.Errorf("consumers of group %s: %w", group, Classify(err))
 	}
 	for _, c := range list {
-		if level, ok := strings.CutPrefix(c.Name, parkingPrefix); ok {
+		if wait, ok := strings.CutPrefix(c.Name, parkingPrefix); ok {
 			out.Parked += c.Pending
+			level, _, _ := strings.Cut(wait, "/")
+			if level == "paused" {
+				out.Held += c.Pending
+			}
 			if n, err := strconv.Atoi(level); err == nil && n >= 0 && n < maxLevels {
 				out.ParkedAt = append(out.ParkedAt, make([]int64, max(0, n+1-len(out.ParkedAt)))...)
 				out.ParkedAt[n] += c.Pending

@@ -17,9 +17,6 @@ type Trim struct {
 	// the id at which the previous call stopped, or "" for the front of the stream.
 	LookBehind int
 	Behind     string
-	// MaxHeld is how many entries a group may have pending. If it has more, all entries after its oldest pending
-	// entry count as unfinished.
-	MaxHeld int64
 	// Groups are the declared groups. They and Others must exist: while one is missing, nothing is deleted.
 	Groups, Others []string
 	// Epoch is the shard's epoch in which Behind, Full and Never were computed. If the shard has a different epoch
@@ -77,8 +74,7 @@ func (k *Shard) TrimEvents(ctx context.Context, t Trim) (Trimmed, error) {
 		t.Behind, t.Full, t.Never = "", nil, nil
 	}
 	keys := []string{k.Keys.Events(), k.Keys.Meta()}
-	args := []any{t.Retention.Milliseconds(), t.MaxEvents, t.Limit, max(t.LookBehind, 1), t.Behind, t.MaxHeld, ChunkEvents,
-		len(t.Groups)}
+	args := []any{t.Retention.Milliseconds(), t.MaxEvents, t.Limit, max(t.LookBehind, 1), t.Behind, ChunkEvents, len(t.Groups)}
 	first := map[string]int64{}
 	for _, g := range t.Groups {
 		first[g] = max(t.Full[g], head.DoneFloor/ChunkEvents)

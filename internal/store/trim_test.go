@@ -58,7 +58,7 @@ func (b *bundle) trim(t *testing.T, c store.Trim) store.Trimmed {
 	if c.MaxEvents == 0 {
 		c.MaxEvents = 1e6
 	}
-	c.LookBehind, c.MaxHeld = 1_000, 1_000
+	c.LookBehind = 1_000
 	out, err := b.k.TrimEvents(t.Context(), c)
 	require.NoError(t, err)
 	meta, err := b.rdb.HGet(t.Context(), b.k.Keys.Meta(), "finished").Int64()
@@ -299,11 +299,6 @@ func TestTrimBehindAPendingEntry(t *testing.T) {
 	kept = b.ids(t)
 	require.Subset(t, kept, append([]string{ids[7], ids[200]}, ids[460:]...))
 	require.LessOrEqual(t, len(kept), 8+1+40)
-
-	c := store.Trim{Groups: groups, Limit: 1, MaxEvents: 1e6, LookBehind: 1, MaxHeld: 1}
-	out, err = b.k.TrimEvents(t.Context(), c)
-	require.NoError(t, err)
-	require.EqualValues(t, 21, out.Finished, "more than MaxHeld are pending: all after the oldest count as unfinished")
 }
 
 // A person deletes entries that are pending. They stay in the group's list of pending entries, so this list has more
@@ -319,7 +314,7 @@ func TestTrimAfterPendingEntriesWereDeleted(t *testing.T) {
 	b.ack(t, "kafka", append(ids[150:160:160], ids[250:260]...))
 	require.NoError(t, b.rdb.XDel(t.Context(), b.k.Keys.Events(), ids[10:15]...).Err())
 	for _, n := range []int{2, 7, 50, 200, 1000} {
-		c := store.Trim{Groups: []string{"balance", "kafka"}, Limit: 10_000, MaxEvents: 1e6, LookBehind: n, MaxHeld: 1_000}
+		c := store.Trim{Groups: []string{"balance", "kafka"}, Limit: 10_000, MaxEvents: 1e6, LookBehind: n}
 		for more := true; more; more = c.Behind != "" {
 			out, err := b.k.TrimEvents(t.Context(), c)
 			require.NoError(t, err)
@@ -340,7 +335,7 @@ func TestTrimReadsABoundedNumberOfDeletedEntries(t *testing.T) {
 	require.Len(t, b.read(t, "kafka", "w1", 250), 250)
 	b.ack(t, "kafka", ids[249:])
 	require.NoError(t, b.rdb.XDel(t.Context(), b.k.Keys.Events(), ids[1:249]...).Err())
-	c := store.Trim{Groups: []string{"kafka"}, Limit: 10_000, MaxEvents: 1e6, LookBehind: 5, MaxHeld: 1_000}
+	c := store.Trim{Groups: []string{"kafka"}, Limit: 10_000, MaxEvents: 1e6, LookBehind: 5}
 	before, _ := b.commandStat(t, "xpending")
 	out, err := b.k.TrimEvents(t.Context(), c)
 	require.NoError(t, err)

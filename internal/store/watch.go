@@ -148,7 +148,7 @@ func (w *Watch) check(ctx context.Context, node redis.UniversalClient, list []in
 		if n := now.server.Replicas; n > now.replicas[i] {
 			_ = w.Store.Shard(i).RaiseReplicas(ctx, n)
 		}
-		_ = w.Store.Shard(i).witness(ctx, false)
+		_ = w.Store.Shard(i).register(ctx)
 		gone[at], _ = w.Store.Shard(i).checkLate(ctx)
 		return nil
 	})

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/base/turn"
@@ -41,7 +43,7 @@ type witness struct {
 	dropped      int64
 	registration ownRegistration
 	wrote        time.Time // when this process last wrote its registration, also on a frozen shard
-	copied       bool      // the replicas have its first registration since it had none, or an old one
+	copied       bool      // the replicas and the disk have its first registration since it had none, or an old one
 	// sent is the epoch of the last restore attempt to which this process sent all its grants, and partly that of the last
 	// one to which it sent what it had not forgotten. checkedLate is the last epoch in which checkLate ran.
 	sent, partly, checkedLate int64
@@ -123,13 +125,18 @@ func (k *Shard) refuseAnswer(epoch int64) error {
 		"returned: %w", epoch, ErrStale)
 }
 
-// copyTime limits how long the first answer of a process waits for the replicas to have its registration. After that
-// the answer is returned, so that a slow replica does not block users. The primary and the faster replicas have the
-// registration.
-const copyTime = 500 * time.Millisecond
+const (
+	// copyTime limits how long a process waits for the replicas to have its registration. After that its answers are
+	// returned, so that a slow replica does not block users. The primary and the faster replicas have the registration.
+	copyTime = 500 * time.Millisecond
+	// diskWaits is how often a process waits for copyTime until the registration is on disk. With appendfsync everysec
+	// that takes a second at most, two if the disk is busy.
+	diskWaits = 4
+)
 
-// copyRegistration waits until the replicas have the first registration of this process, or the first one after a pause
-// in which the previous one got old. If any of them is promoted, a recoverer then waits for this process.
+// copyRegistration waits until the replicas and the disk have the first registration of this process, or the first one
+// after a pause in which the previous one got old. If a replica is promoted, or Redis starts from its append-only file,
+// a recoverer then waits for this process.
 func (k *Shard) copyRegistration(ctx context.Context) error {
 	w := &k.state.witness
 	w.mu.Lock()
@@ -138,30 +145,74 @@ func (k *Shard) copyRegistration(ctx context.Context) error {
 	if copied {
 		return nil
 	}
+	node, err := k.Node(ctx)
+	if err != nil {
+		return err
+	}
 	if replicas > 0 {
-		node, err := k.Node(ctx)
+		if _, err = k.waitForRegistration(ctx, node, "WAIT", replicas); err != nil {
+			return err
+		}
+	}
+	for range diskWaits {
+		n, err := k.waitForRegistration(ctx, node, "WAITAOF", 1, 0)
 		if err != nil {
 			return err
 		}
-		pipe := node.Pipeline()
-		touched := touch(ctx, pipe, k.Keys.Witnesses(), k.store.process) // WAIT covers the writes before this command
-		pipe.Do(ctx, "WAIT", replicas, copyTime.Milliseconds())
-		if _, err = pipe.Exec(ctx); err != nil {
-			return fmt.Errorf("wait for the replicas of %s: %w", k.Keys.Witnesses(), Classify(err))
-		}
-		lines, err := flatten(touchScript.name, touched.Val())
-		if err != nil {
-			return err
-		}
-		if lines[0] == "" { // then the WAIT may have covered nothing
-			return hongbao.Outagef(hongbao.ClassUnknown, "the registration of this process is not on %s: another server "+
-				"became the primary meanwhile, or a person deleted it. The next call writes it again", k.Keys.Witnesses())
+		if n > 0 {
+			break
 		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.copied = true
 	return nil
+}
+
+// waitForRegistration writes the registration again, unchanged, and waits for its copies, at most for copyTime. It
+// returns how many there are, and 1 for WAITAOF on a server that has no such command or no append-only file.
+func (k *Shard) waitForRegistration(ctx context.Context, node redis.UniversalClient, wait ...any) (n int64, err error) {
+	pipe := node.Pipeline()
+	touched := touch(ctx, pipe, k.Keys.Witnesses(), k.store.process) // a WAIT covers the writes before it
+	cmd := pipe.Do(ctx, append(wait, copyTime.Milliseconds())...)
+	var reply redis.Error
+	_, err = pipe.Exec(ctx)
+	refused := wait[0] == "WAITAOF" && touched.Err() == nil && errors.As(cmd.Err(), &reply)
+	if err != nil && !refused {
+		return 0, fmt.Errorf("%s for %s: %w", wait[0], k.Keys.Witnesses(), Classify(err))
+	}
+	lines, err := flatten(touchScript.name, touched.Val())
+	if err != nil {
+		return 0, err
+	}
+	if lines[0] == "" { // then it may have covered nothing
+		return 0, hongbao.Outagef(hongbao.ClassUnknown, "the registration of this process is not on %s: another server "+
+			"became the primary meanwhile, or a person deleted it. The next call writes it again", k.Keys.Witnesses())
+	}
+	if refused {
+		return 1, nil
+	}
+	return firstInt(cmd.Val())
+}
+
+// register writes the registration of this process, and waits for its copies, if the process has a producer or has
+// answered a user. So the first answer need not wait.
+func (k *Shard) register(ctx context.Context) error {
+	w := &k.state.witness
+	if err := k.witness(ctx, k.store.answering.Load() > 0); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	waits := w.registration.epoch > 0 && !w.copied
+	w.mu.Unlock()
+	if !waits {
+		return nil
+	}
+	if err := w.renewal.LockContext(ctx); err != nil {
+		return err
+	}
+	defer w.renewal.Unlock()
+	return k.copyRegistration(ctx)
 }
 
 // witness writes the registration of this process if the process reports to users. If the shard is being restored,
@@ -193,7 +244,7 @@ func (k *Shard) witness(ctx context.Context, answers bool) error {
 	w.mu.Lock()
 	w.replicas, w.sent = replicas, sent
 	if answers {
-		// A replica may only have the old registration. If it is promoted, its recoverer does not wait for this process.
+		// A replica or the disk may only have the old registration. Then no recoverer would wait for this process.
 		w.copied = w.copied && stream.Age(now, w.wrote) < stream.WitnessAge
 		w.wrote = now
 	}

@@ -8,4 +8,16 @@ CREATE TABLE IF NOT EXISTS hongbao_seen (
 	chunk    INTEGER NOT NULL,
 	seen     BLOB    NOT NULL,
 	PRIMARY KEY (name, source, campaign, shard, chunk)
+);
+
+-- How far a consumer group has come: the offset after its last event, and which event that was. It is needed when the
+-- group's offsets in Kafka have expired. last is empty, or "hongbao-last OFFSET MILLISECONDS ID".
+CREATE TABLE IF NOT EXISTS hongbao_offset (
+	name           TEXT    NOT NULL,
+	consumer_group TEXT    NOT NULL,
+	topic          TEXT    NOT NULL,
+	partition_id   INTEGER NOT NULL,
+	next           INTEGER NOT NULL,
+	last           TEXT    NOT NULL,
+	PRIMARY KEY (name, consumer_group, topic, partition_id)
 )

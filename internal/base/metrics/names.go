@@ -176,7 +176,8 @@ var (
 		Normal: "below 1,000 for each worker"})
 	ParkedEntries = ofState.add(Metric{Name: "hongbao_sink_parked_entries", Kind: Gauge,
 		Labels: []string{"sink", "shard", "level"},
-		Help:   "Number of entries that wait for another attempt, by level. The wait doubles with each level.",
+		Help: "Number of entries that wait for another attempt, by level. The wait doubles with each level. On level " +
+			"\"paused\" are entries of campaigns that are paused for the sink.",
 		Normal: "0"})
 	DeadLetters = ofState.add(Metric{Name: "hongbao_sink_dead_letters", Kind: Gauge, Labels: []string{"sink", "shard"},
 		Help: "Number of dead letters that wait for a person's decision.", Normal: "0"})

@@ -56,11 +56,13 @@ type SinkState struct {
 	Shards                         []SinkShard
 }
 
-// SinkShard is the state of a sink on a shard. Parked counts the parked entries by level.
+// SinkShard is the state of a sink on a shard. Parked counts the parked entries by level, Held those of campaigns that
+// are paused for the sink.
 type SinkShard struct {
 	Shard                      int
 	Lag, Pending, Dead, Claims int64
 	Parked                     []int64
+	Held                       int64
 	Unread, Oldest             time.Duration
 }
 
@@ -202,6 +204,7 @@ func (s *SinkState) read(add func(m *Metric, value float64, labels ...string)) {
 		for level, n := range x.Parked {
 			add(ParkedEntries, float64(n), s.Sink, shard, strconv.Itoa(level))
 		}
+		add(ParkedEntries, float64(x.Held), s.Sink, shard, "paused")
 	}
 }
 

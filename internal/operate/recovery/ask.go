@@ -252,7 +252,7 @@ func (r *Recoverer) hear(ctx context.Context, k *store.Shard, f *facts) error {
 		}
 		e := restore.Evidence{
 			Silent: restore.Silent(said, wrote), Patience: r.cfg.Gather, Waited: time.Since(f.began),
-			Lines: f.before.OnePromotion || unseen < maxUnseen,
+			Lines: f.before.OnePromotion || f.before.AppendOnly && unseen < maxUnseen,
 		}
 		switch restore.Decide(e) {
 		case restore.Exact:
@@ -277,7 +277,7 @@ const (
 	// answer users after the writes that Redis still has. After a longer time the recoverer waits for Gather: a live
 	// process whose registration as a witness Redis has lost can report meanwhile.
 	freshWrite = 2 * time.Second
-	// maxUnseen is the time from the last write in a file to the freeze up to which no registration as a witness can be
-	// missing.
+	// maxUnseen is the time from the last write in an append-only file to the freeze up to which no registration as a
+	// witness can be missing. After a longer time the file may be an older copy.
 	maxUnseen = 10 * time.Second
 )

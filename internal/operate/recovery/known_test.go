@@ -73,7 +73,9 @@ func (w *world) stops(t *testing.T) {
 	require.ErrorIs(t, w.guarded(over(stopped)).OpenFrozen(t.Context(), 0), errBroken)
 }
 
-func over(l recovery.Ledger) func(*recovery.Config) { return func(c *recovery.Config) { c.Ledger = l } }
+func over(l recovery.Ledger) func(*recovery.Config) {
+	return func(c *recovery.Config) { c.Ledger = aged{l} }
+}
 
 // changed is a ledger that calls functions before some of its methods.
 type changed struct {

@@ -31,7 +31,7 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, lost bool
 		if why := v.lostWithheld(); why != "" {
 			return nil, why, nil
 		}
-		margin, err := r.margin(ctx, v, f, kept)
+		margin, err := r.margin(ctx, v, f, kept, done.Unknown)
 		if err != nil {
 			return nil, "", err
 		}

@@ -3,6 +3,7 @@ package recovery_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -103,10 +104,26 @@ func setupOf(t *testing.T, n int) *world {
 	return w
 }
 
+// aged is a ledger whose campaigns were created an hour ago. So margins count exactly what the shard granted.
+type aged struct{ recovery.Ledger }
+
+func (l aged) EachCampaign(ctx context.Context, after string) iter.Seq2[*ledger.StoredCampaign, error] {
+	return func(yield func(*ledger.StoredCampaign, error) bool) {
+		for c, err := range l.Ledger.EachCampaign(ctx, after) {
+			if c != nil {
+				c.Created = c.Created.Add(-time.Hour)
+			}
+			if !yield(c, err) {
+				return
+			}
+		}
+	}
+}
+
 // recoverer returns a recoverer of the world. change may change its configuration.
 func (w *world) recoverer(change func(*recovery.Config)) *recovery.Recoverer {
 	cfg := recovery.Config{
-		Store: w.store, Ledger: w.ledger, Topic: &w.topic, TopicSink: "kafka", Sinks: []string{"balance", "kafka"},
+		Store: w.store, Ledger: aged{w.ledger}, Topic: &w.topic, TopicSink: "kafka", Sinks: []string{"balance", "kafka"},
 		Log: w.log, Gather: 300 * time.Millisecond,
 	}
 	change(&cfg)

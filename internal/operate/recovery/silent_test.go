@@ -47,6 +47,48 @@ func TestSilentProcessAndNoKnownLoss(t *testing.T) {
 	require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len())
 }
 
+// Redis loses its first grants of a campaign, and the process that reported most of them to users is silent. The
+// campaign is younger than the margin, so the few known grants tell its rate only if they count for its age.
+func TestMarginAtTheStartOfACampaign(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	p, silent := w.process(t), w.process(t)
+	old := w.older(t)
+	won := p.wins(t, 3)
+	unreported := silent.wins(t, 4)
+	w.restart(t, old)
+	p.watch(t)
+	w.restores(t, w.guarded(func(c *recovery.Config) { c.Ledger, c.Margin = w.ledger, time.Minute }), won)
+	require.Subset(t, w.withheld(t), packetsOf(unreported))
+	w.wakes(t, silent, unreported)
+}
+
+// Redis loses the very first grants of a campaign, and no source knows one of them. A process had answered users before,
+// so it may have reported these grants, too.
+func TestMarginOfACampaignWithoutAKnownGrant(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	silent := w.process(t)
+	stop := silent.watch(t)
+	silent.wins(t, 1)
+	last := w.rdb.Time(t.Context()).Val()
+	testkit.Eventually(t, 10*time.Second, func() bool {
+		return w.rdb.Time(t.Context()).Val().Sub(last) > time.Second
+	}, "nobody has grabbed for a second")
+	w.looks(t, silent) // it still writes its registrations
+	stop()
+	w.fund(t, "next", 0)
+	old := w.older(t)
+	for i := range 4 {
+		storetest.Grab(t, w.store.Over(silent.rdb).Shard(0), "next", fmt.Sprintf("u%d/r", i))
+	}
+	w.restart(t, old)
+	w.restores(t, w.guarded(func(c *recovery.Config) { c.Ledger, c.Margin = w.ledger, 500*time.Millisecond }))
+	list, err := w.shard().Withheld(t.Context(), "next")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(list), 4)
+}
+
 // Redis loses an opening that withheld a margin, and later grants of its epoch. A process saw these, and nobody knows
 // them. The next opening withholds first what the lost one withheld: the later grants are behind it.
 func TestGrantsBehindALostMargin(t *testing.T) {
@@ -126,4 +168,23 @@ func TestNoMarginAndNoKnownLoss(t *testing.T) {
 	w.restores(t, w.guarded(func(c *recovery.Config) { c.Margin = 0 }))
 	require.Empty(t, w.withheld(t))
 	require.NotEmpty(t, w.logs.FilterMessageSnippet("no loss is known").All())
+}
+
+// Redis restarts from a complete file, and every process reports. A server without an append-only file may have loaded
+// an older dump, which lacks the registration of a process that has died since. So the margin is withheld there.
+func TestQuietRestartWithoutAnAppendOnlyFile(t *testing.T) {
+	t.Parallel()
+	for appendOnly, margin := range map[string]int{"yes": 0, "no": 11} {
+		t.Run(appendOnly, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t)
+			p := w.process(t)
+			p.wins(t, 11)
+			w.restart(t, "")
+			require.NoError(t, w.rdb.ConfigSet(t.Context(), "appendonly", appendOnly).Err())
+			p.watch(t)
+			w.restores(t, w.guarded())
+			require.Len(t, w.withheld(t), margin)
+		})
+	}
 }

@@ -68,11 +68,12 @@ type Verdict struct {
 
 // here is a campaign on the shard. It has the newest generation in Redis, the limit of packets per user, and the number
 // of the campaign's shards. added reports whether the campaign was topped up. grants reports whether the campaign has
-// begun and is not over, so that users may have got packets.
+// begun and is not over, so that users may have got packets. began is when users could first grab.
 type here struct {
 	dealt, limit  int64
 	places        int
 	added, grants bool
+	began         time.Time
 }
 
 // Doubt is a campaign that can't continue with the state in Redis.
@@ -253,7 +254,7 @@ func (r *Recoverer) askCampaign(ctx context.Context, v *Verdict, c *ledger.Store
 	if !missing {
 		begun := !time.Now().Add(stream.ClockSkew).Before(c.Spec.From)
 		v.here[id] = here{dealt: max(dealt, 1), limit: c.Spec.UserHold(), places: c.Spec.Places(),
-			added:  c.Packets > c.Spec.Packets && c.State != ledger.StateRefunded,
+			added: c.Packets > c.Spec.Packets && c.State != ledger.StateRefunded, began: later(c.Spec.From, c.Created),
 			grants: begun && (state == store.StateOpen || state == store.StatePaused)}
 	}
 	whole := *v

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"time"
 
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -108,25 +110,49 @@ func (r *Recoverer) withholdRest(ctx context.Context, v *Verdict) error {
 }
 
 // margin returns how many packets of a campaign may have been granted after the last known grant. It is the number of
-// packets that the shard granted in the last Margin before it.
-func (r *Recoverer) margin(ctx context.Context, v *Verdict, f *facts, kept []restore.Known) (n int64, err error) {
+// packets that the shard granted in the last Margin before it. If an open campaign began within this time, the known
+// grants may be too few to show its rate. Then margin also counts the unknown events, and at least one event if a process
+// was registered. It divides them by the campaign's age, and returns what this rate grants in a whole Margin.
+func (r *Recoverer) margin(ctx context.Context, v *Verdict, f *facts, kept []restore.Known, unknown int64) (int64, error) {
 	last := f.wrote()
 	if f.attempt.Wrote == 0 {
 		last = f.before.Newest
 	}
 	for i := range kept {
-		if kept[i].Time.After(last) {
-			last = kept[i].Time
-		}
+		last = later(last, kept[i].Time)
 	}
 	since := last.Add(-r.cfg.Margin)
+	n, err := r.cfg.Store.Shard(v.Shard).GrantedIn(ctx, since, last)
+	if err != nil {
+		return 0, err
+	}
 	for i := range kept {
 		if kept[i].Time.After(since) {
 			n++
 		}
 	}
-	has, err := r.cfg.Store.Shard(v.Shard).GrantedIn(ctx, since, last)
-	return n + has, err
+	began := since
+	for _, c := range v.here {
+		if c.grants {
+			began = later(began, c.began)
+		}
+	}
+	if !began.After(since) {
+		return n, nil
+	}
+	if n += unknown; f.attempt.Wrote > 0 {
+		n = max(n, 1)
+	}
+	age := max(last.Sub(began), time.Millisecond)
+	return int64(math.Ceil(float64(n) * float64(r.cfg.Margin) / float64(age))), nil
+}
+
+// later returns the later time.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // lostWithheld returns why a person has to decide if Redis has lost an opening that withheld packets: no source knows

@@ -20,9 +20,10 @@
 //
 // At the start, Check refuses a topic whose settings are unsafe, and names them: too few partitions, unclean leader
 // elections, too few in-sync replicas, compaction, or a message size that is too small. If the topic was deleted and
-// created again, or has lost its tail, its end is before an offset that the Publisher has seen. The Publisher then
-// returns a Broken error once. After that, it continues with the current log, and searches all of it for the batches of
-// older claims.
+// created again, or has lost its tail, its end is before an offset that the Publisher has seen. If the topic is longer
+// again, it no longer has the Publisher's last record at its offset: Handle compares this before it opens another
+// session, and after MaxClaimAge. The Publisher then returns a Broken error once. After that, it continues with the
+// current log, and searches all of it for the batches of older claims.
 //
 // Log.Fence is used when a shard is restored. After it, older sessions can no longer append to the shard's partition.
 // Fence finds these sessions by the records that they have appended; see AnnouncedFor and Config.Epoch.

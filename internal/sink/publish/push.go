@@ -89,11 +89,12 @@ func (p *Publisher) complete(ctx context.Context, s *slot, c *call, b *push, bas
 	if err := p.checkOffset(s, &b.st, base); err != nil {
 		return err
 	}
+	n := b.st.count()
+	s.last = &ownRecord{base + n - 1, b.st.numbers}
 	done, err := p.completeClaim(ctx, c, &b.claim)
 	if err != nil || !done {
 		return err
 	}
-	n := b.st.count()
 	p.count.batches.Add(1)
 	c.widen()
 	b.open.sequence += int32(n)

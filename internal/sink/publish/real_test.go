@@ -266,8 +266,12 @@ func TestKafkaTopicDeletedAndMadeAgain(t *testing.T) {
 	requireClass(t, errs, 20, hongbao.ClassBroken, false)
 	require.ErrorContains(t, errs[0], "went back")
 	require.Nil(t, fresh.Handle(t.Context(), g), "after the report, the batch is appended to the new log")
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)), "the first worker continues")
-	requireOneCopy(t, &b.cfg, g, b.store.shard(0).entries[2].Grants)
+	next := b.store.grants(0, 20, decided)
+	errs = p.Handle(t.Context(), next)
+	requireClass(t, errs, 20, hongbao.ClassBroken, false)
+	require.ErrorContains(t, errs[0], "went back", "the first worker reports it, too")
+	require.Nil(t, p.Handle(t.Context(), next), "and continues")
+	requireOneCopy(t, &b.cfg, g, next)
 }
 
 func TestKafkaScanIsQuick(t *testing.T) {

@@ -143,7 +143,7 @@ func (p *Publisher) checkOffset(s *slot, st *stored, base int64) error {
 // logWentBackError returns the error that the log went back. Its time is kept, so that the slot reports this once and
 // then continues with the current log.
 func (p *Publisher) logWentBackError(s *slot, was int64, seen string) error {
-	s.back = p.now()
+	s.back, s.last = p.now(), nil
 	return hongbao.Errorf(hongbao.ClassBroken,
 		"%s went back: %s, but the log was %d long before: the topic was deleted and created again, or the broker lost its "+
 			"tail. Grants of the lost part are missing: `hongbao audit` names them, `hongbao replay --to kafka --missing` "+

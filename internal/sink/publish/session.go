@@ -19,8 +19,16 @@ type slot struct {
 	batch   *batch
 	// searches has the unfinished searches, by claim id.
 	searches map[string]*search
-	checked  time.Time // last time that checkFounding accepted the partition
-	back     time.Time // last time that Handle reported that the log went back
+	checked  time.Time  // last time that checkFounding accepted the partition
+	back     time.Time  // last time that Handle reported that the log went back
+	last     *ownRecord // nil if this worker has appended nothing to the present log
+}
+
+// ownRecord is the last record that this worker has appended to a partition. If the log has another record
+// there, the topic was created again, or a broker lost the end of the log.
+type ownRecord struct {
+	offset int64
+	batch  numbers
 }
 
 // session is a producer id whose next sequence is certainly unused: this worker itself completed or released the
@@ -72,6 +80,11 @@ func (p *Publisher) takeSession(ctx context.Context, s *slot, born time.Time) (*
 		}
 	}
 	open = &session{}
+	if s.last != nil { // much may have happened since the last session failed
+		if err := p.refresh(ctx, s, open); err != nil {
+			return nil, err
+		}
+	}
 	err := p.ask(ctx, "taking a producer id", func(ctx context.Context) (err error) {
 		open.numbers, err = p.newProducer(ctx)
 		return err
@@ -107,6 +120,7 @@ func (p *Publisher) sendFence(ctx context.Context, s *slot, open *session, what 
 	sent := p.send(attempt, s, born, s.batch.finish())
 	switch {
 	case sent.verdict == appended:
+		s.last = &ownRecord{sent.base, open.numbers}
 		open.sequence++
 		open.end, open.known = max(open.end, sent.base+1), p.now()
 		open.announced, open.asked = born, map[int]bool{}
@@ -141,21 +155,39 @@ func (p *Publisher) checkEpoch(ctx context.Context, shard int, open *session) er
 	return nil
 }
 
-// refresh reads the end of the log. With an outdated end, a later look back would have to read too much, or would start
-// at an offset that retention has deleted.
+// refresh reads the end of the log, and checks that it is still the same log. With an outdated end, a later look back
+// would have to read too much, or would start at an offset that retention has deleted.
 func (p *Publisher) refresh(ctx context.Context, s *slot, open *session) error {
 	known := p.now()
-	return p.ask(ctx, "asking for the end of the log", func(ctx context.Context) error {
-		b, err := p.bounds(ctx, s.partition)
-		if err != nil {
-			return err
-		}
-		if b.end < open.end {
-			return p.logWentBackError(s, open.end, "its end is at offset "+decimal(b.end))
-		}
-		open.end, open.known = b.end, known
+	b, err := p.ends(ctx, s.partition)
+	if err != nil {
+		return err
+	}
+	if b.end < open.end {
+		return p.logWentBackError(s, open.end, "its end is at offset "+decimal(b.end))
+	}
+	if err := p.checkLast(ctx, s, b); err != nil {
+		return err
+	}
+	open.end, open.known = b.end, known
+	return nil
+}
+
+// checkLast returns an error if the log no longer has this worker's last record at its offset. Nothing is known if the
+// record has expired.
+func (p *Publisher) checkLast(ctx context.Context, s *slot, b bounds) error {
+	if s.last == nil || s.last.offset < b.start {
+		return nil
+	}
+	found, at := false, s.last.offset
+	err := p.read(ctx, s.partition, bounds{at, min(at+1, b.end)}, func(r *record) error {
+		found = r.batch == s.last.batch
 		return nil
 	})
+	if err == nil && !found {
+		err = p.logWentBackError(s, at+1, "offset "+decimal(at)+" no longer has the record that this worker appended there")
+	}
+	return err
 }
 
 // keep puts a session back into the slot. Its next sequence must certainly be unused.
