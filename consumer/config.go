@@ -26,6 +26,9 @@ type Config struct {
 	Space hongbao.Space
 	// Group is the name of the sink. The consumer group and the done bits have the same name.
 	Group string
+	// Debts has the events that each group owes to its sink. It is nil if nothing is recorded: then a group owes every
+	// event of a shard, also those that were deleted before the group was created.
+	Debts Debts
 	// Consumer is the name of this worker in the group. Each start of a worker needs a new name.
 	Consumer string
 	Handler  hongbao.Handler

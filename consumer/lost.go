@@ -22,18 +22,20 @@ type watched struct {
 	// checked
 	delivered int64
 	pending   map[string]stream.SeqRange // the events of each pending entry, by entry id
-	lost      []stream.SeqRange          // events that no worker will ever get
+	lost      []stream.SeqRange          // events that the group owes and no worker will ever get
+	not       []stream.SeqRange          // events that the group does not owe and no worker will ever get
+	unowed    []stream.SeqRange          // events that the group does not owe
 }
 
 // mostPending limits how many pending entries of a group one round examines.
 const mostPending = 1_000
 
-// lost returns the number of lost events of each group, without events in chunks of done bits that are full or no
-// longer exist.
-func (at *trimming) lost() map[string]int64 {
+// never returns the number of events of each group that no worker will ever get, without events in chunks of done bits
+// that are full or no longer exist.
+func (at *trimming) never() map[string]int64 {
 	out := map[string]int64{}
 	for name, w := range at.groups {
-		for _, r := range w.lost {
+		for _, r := range slices.Concat(w.lost, w.not) {
 			if r.First >= max(at.floor, at.full[name])*store.ChunkEvents {
 				out[name] += r.Len()
 			}
@@ -59,6 +61,9 @@ func (t *Trimmer) findLost(ctx context.Context, k *store.Shard, at *trimming, ou
 		if err := w.findLost(ctx, k, g, max(w.delivered, min(g.Delivered, firstKept(out)-1))); err != nil {
 			return err
 		}
+		if err := t.leaveOut(ctx, k, g.Name, w); err != nil {
+			return err
+		}
 		for n, chunk := range g.ChunkDone {
 			if chunk < eventsOf(g.FirstChunk+int64(n)) {
 				break
@@ -77,6 +82,28 @@ func (t *Trimmer) findLost(ctx context.Context, k *store.Shard, at *trimming, ou
 				zap.Any("first", w.lost[0]))
 		}
 	}
+	return nil
+}
+
+// leaveOut moves the events that the group does not owe from w.lost to w.not. It asks Debts only about new events: what a
+// group did not owe once, it never owes.
+func (t *Trimmer) leaveOut(ctx context.Context, k *store.Shard, group string, w *watched) error {
+	all := w.lost
+	if w.lost = store.Without(all, w.unowed); len(w.lost) > 0 && t.cfg.Debts != nil {
+		begin, err := k.GroupBegin(ctx, group)
+		if err != nil {
+			return err
+		}
+		owed, err := t.cfg.Debts.Owed(ctx, k.Index())
+		if err != nil {
+			return err
+		}
+		has := begin.Owed(owed[group])
+		if w.lost = store.Without(all, has.Not()); has.Now() { // else its worker has not recorded yet that it is there again
+			w.unowed = has.Not()
+		}
+	}
+	w.not = store.Without(all, w.lost)
 	return nil
 }
 

@@ -117,7 +117,7 @@ func (s *shard) handleError(ctx context.Context, err error) bool {
 	}
 	s.setHealth(s.waits(err), err)
 	pause := min(s.c.backoffOf(s.failures, 50*time.Millisecond), 5*time.Second)
-	s.log.Warn("shard waits: a call to Redis failed", zap.Error(err), zap.Duration("pause", pause))
+	s.log.Warn("shard waits: a call to Redis or the ledger failed", zap.Error(err), zap.Duration("pause", pause))
 	retry.Pause(ctx, pause)
 	return true
 }
@@ -125,8 +125,8 @@ func (s *shard) handleError(ctx context.Context, err error) bool {
 // waits returns the Health code for an error of a call to Redis. When the shard becomes frozen, it raises the alarm
 // once.
 func (s *shard) waits(err error) string {
-	if errors.Is(err, store.ErrUnrecorded) {
-		return SinkDown // an operator's decision is not yet in the sink's ledger, which is probably down
+	if errors.Is(err, store.ErrUnrecorded) || errors.Is(err, errUnowed) {
+		return SinkDown // something is not yet in the ledger, which is probably down
 	}
 	if !errors.Is(err, store.ErrFrozen) {
 		return RedisDown
@@ -144,7 +144,7 @@ func (s *shard) waits(err error) string {
 // because sinks are idempotent.
 func (s *shard) recreateGroup(ctx context.Context) error {
 	made, err := s.redis.CreateGroup(ctx, s.cfg.Group)
-	if made {
+	if s.hasGroup = false; made { // prepare records what it owes
 		s.c.count.groups.Add(1)
 		s.log.Error("the consumer group had vanished and was created again; it starts at the first entry in the stream",
 			zap.String("code", "group_vanished"))

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// prepare reads the shard's epoch if it is not known, and creates the consumer group once.
+// prepare reads the shard's epoch if it is not known. It creates the consumer group once, and records what it owes.
 func (s *shard) prepare(ctx context.Context) error {
 	if s.epoch == 0 {
 		head, err := s.redis.OpenHead(ctx)
@@ -28,6 +28,9 @@ func (s *shard) prepare(ctx context.Context) error {
 	// Without free memory Redis creates no group. That must not stop the shard: memory is only freed when the entries
 	// of existing groups are finished. If this group does not exist, the next read returns ErrNoGroup.
 	if _, err := s.redis.CreateGroup(ctx, s.cfg.Group); err != nil && !store.IsOutOfMemory(err) {
+		return err
+	}
+	if err := s.owe(ctx); err != nil {
 		return err
 	}
 	s.hasGroup = true

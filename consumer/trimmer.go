@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -26,7 +27,10 @@ type TrimmerConfig struct {
 	Space hongbao.Space
 	// Groups are the consumer groups that must exist. While one is missing, nothing is trimmed.
 	Groups []string
-	Log    *zap.Logger
+	// Debts has the events that each group owes to its sink. It is nil if nothing is recorded: then each group owes every
+	// event, and an event that was deleted before a group got it counts as lost.
+	Debts Debts
+	Log   *zap.Logger
 	// Wait between two rounds of the trimmer, which deletes finished events.
 	Every time.Duration `knob:"trimmer.every" default:"1s" want:"10ms to 1h"`
 	// How long Redis keeps a finished event.
@@ -65,6 +69,7 @@ type trimming struct {
 	floor  int64            // the chunk of the done floor
 	full   map[string]int64 // by group: all chunks of done bits before this chunk are full
 	groups map[string]*watched
+	others []string // undeclared groups that must exist; nil until Debts has answered
 
 	letters map[string]string // by group: the last resolved letter whose record was read
 	expire  time.Time         // when the next records are read
@@ -200,22 +205,24 @@ func (t *Trimmer) trim(ctx context.Context, shard int) (out store.Trimmed, err e
 	}
 	ctx = store.WithEpoch(ctx, head.Epoch)
 	for ctx.Err() == nil {
-		out, err = k.TrimEvents(ctx, store.Trim{
-			Retention: t.cfg.Retention, MaxEvents: t.cfg.MaxEvents, Limit: trimLimit, LookBehind: lookBehind, Behind: at.behind,
-			Groups: t.cfg.Groups, Epoch: at.epoch, Full: at.full, Lost: at.lost(),
-		})
-		if err != nil {
+		if out, err = t.delete(ctx, k, at); err != nil {
 			return out, err
-		}
-		if out.Epoch != at.epoch {
-			*at = newTrimming(out.Epoch)
 		}
 		if err := t.findLost(ctx, k, at, &out); err != nil {
 			return out, err
 		}
-		t.report(shard, &out)
-		if len(out.Missing) > 0 {
+		missing := len(out.Missing)
+		if out.Missing, err = t.endRemoved(ctx, k, at, out.Missing); err != nil {
+			return out, err
+		}
+		if t.report(shard, &out); len(out.Missing) > 0 {
 			return out, nil
+		}
+		if missing > 0 {
+			continue
+		}
+		for i := range out.Groups {
+			at.expect(t.cfg.Groups, out.Groups[i].Name)
 		}
 		if err := t.dropBits(ctx, k, &out); err != nil {
 			return out, err
@@ -227,6 +234,24 @@ func (t *Trimmer) trim(ctx context.Context, shard int) (out store.Trimmed, err e
 		}
 	}
 	return out, ctx.Err()
+}
+
+// delete deletes entries. It deletes none while it can't know which groups must exist.
+func (t *Trimmer) delete(ctx context.Context, k *store.Shard, at *trimming) (out store.Trimmed, err error) {
+	call := store.Trim{
+		Retention: t.cfg.Retention, MaxEvents: t.cfg.MaxEvents, Limit: trimLimit, LookBehind: lookBehind, Behind: at.behind,
+		Groups: t.cfg.Groups, Epoch: at.epoch, Full: at.full, Never: at.never(),
+	}
+	var unknown error
+	if call.Others, unknown = t.others(ctx, k, at); unknown != nil { // the backlog is counted all the same
+		call.Retention, call.MaxEvents = keepAll, math.MaxInt64
+	}
+	if out, err = k.TrimEvents(ctx, call); err == nil && out.Epoch != at.epoch {
+		others := at.others
+		*at = newTrimming(out.Epoch)
+		at.others = others
+	}
+	return out, cmp.Or(err, unknown)
 }
 
 // lookOn records where the next examination behind an unfinished entry starts, and reports whether this round must

@@ -7,18 +7,19 @@
 -- ARGV  1 retention, ms  2 how many events are kept at most  3 how many entries are deleted at most from the front
 --       4 how many entries after an unfinished entry are examined  5 the entry after which that begins, "" for the
 --       front  6 number of events of a bitmap  7 number of declared groups; for each: name, seq of bit 0 of its first
---       bitmap (every event before it is done), number of its bitmaps, how many of its events are permanently lost.
---       Whole nodes of the stream are deleted from the front (XTRIM ~), so up to 100 entries more are kept.
+--       bitmap (every event before it is done), number of its bitmaps, how many of its events will never be delivered.
+--       The other arguments are groups that must exist, too. Whole nodes of the stream are deleted from the front
+--       (XTRIM ~), so up to 100 entries more are kept.
 -- Reply seq, finished, seq of the first entry kept (0 for none), entries deleted, the last entry that was examined
---       after an unfinished one ("" if all were), number of declared groups that are missing, then these, number of
---       bitmaps, then the number of done events in each; then for every group that exists: name, the event up to
---       which everything is finished, the event up to which everything was delivered, ms since its oldest unfinished
---       entry (0 for none)
+--       after an unfinished one ("" if all were), number of groups that must exist and are missing, then these,
+--       number of bitmaps, then the number of done events in each; then for every group that exists: name, the event
+--       up to which everything is finished, the event up to which everything was delivered, ms since its oldest
+--       unfinished entry (0 for none)
 -- Cost  O(groups + bitmaps + skipped ranges + entries deleted or examined), about 40 reads of the stream if it has more
 --       events than the bound, and for each group at most 10 times ARGV 4 pending entries. A person may have deleted
 --       pending entries from the stream. If a group has more of these rows, the examined entries after the last row read
 --       are kept.
--- First write HSET finished and settled: it may grow memory, by two numbers at most. While a declared group is
+-- First write HSET finished and settled: it may grow memory, by two numbers at most. While such a group is
 --       missing, the script writes and deletes nothing. It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat deletes the next entries.
 
@@ -118,8 +119,9 @@ for _, info in ipairs(exists and redis.call('XINFO', 'GROUPS', KEYS[1]) or {}) d
 	rows[#rows + 1] = string.format('%.0f', delivered)
 	rows[#rows + 1] = string.format('%.0f', age)
 end
-for i = 8, 7 + 4 * tonumber(ARGV[7]), 4 do
-	if not seen[ARGV[i]] then
+local others = 8 + 4 * tonumber(ARGV[7])
+for i = 8, #ARGV do
+	if (i >= others or (i - 8) % 4 == 0) and not seen[ARGV[i]] then
 		missing[#missing + 1] = ARGV[i]
 	end
 end

@@ -19,8 +19,9 @@ func statusCmd() *cobra.Command {
 		Long: "Shows the status of each sink by shard: the grants and closes that wait and since when, the entries\n" +
 			"that are parked for another attempt, and the dead letters. For each worker the command shows when\n" +
 			"the worker last called Redis, and its pending entries. It names the campaigns whose window ended more\n" +
-			"than a day ago and that are not refunded. It only reads. The exit code is 3 if grants wait for a sink\n" +
-			"without a live worker.",
+			"than a day ago and that are not refunded, and the events that a sink does not owe: those before it was\n" +
+			"added, and those between its removal and its return. It only reads. The exit code is 3 if grants wait\n" +
+			"for a sink without a live worker.",
 		Example: "  hongbao status\n  hongbao status --json", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return operate(cmd, app.Needs{Redis: true}, func(o ops.Operations) error {
@@ -51,6 +52,9 @@ func writeStatus(w io.Writer, s *app.Status) error {
 	}
 	for i := range s.Unrefunded {
 		fmt.Fprintf(t, "\n%s\n", app.UnrefundedText(&s.Unrefunded[i]))
+	}
+	for _, line := range app.NotOwedText(s.NotOwed) {
+		fmt.Fprintf(t, "\n%s\n", line)
 	}
 	writePauses(t, s.Sinks)
 	fmt.Fprintln(t, "\nSINK\tWORKER\tSEEN\tHOLDS\t")

@@ -22,7 +22,7 @@ var plants = []struct{ file, old, text string }{
 	{"lua/dead_letter.lua", `'last', now }`, `'last', now, 'later', 'x' }`},
 }
 
-// laterStep is the migration of the next release.
+// laterStep is the migration of the next release. The previous release can work with it.
 const laterStep = `-- lowest: %d
 ALTER TABLE grants ADD COLUMN later bigint NOT NULL DEFAULT 7;
 `
@@ -81,10 +81,14 @@ func planted(root string) (files map[string]string, err error) {
 		}
 		files[p.file] = strings.Replace(files[p.file], p.old, p.text, 1)
 	}
+	before, err := previous()
+	if err != nil {
+		return nil, err
+	}
 	version := schemaOf(root)
 	for _, database := range []string{"postgres", "mysql", "sqlite"} {
 		name := fmt.Sprintf("internal/ledger/migrations/%s/%04d_later.sql", database, version+1)
-		files[name] = fmt.Sprintf(laterStep, version)
+		files[name] = fmt.Sprintf(laterStep, before.schema)
 	}
 	return files, nil
 }

@@ -30,6 +30,9 @@ var rightsOf = []struct {
 		INSERT INTO fence SELECT * FROM fence WHERE false; UPDATE fence SET opened_at = opened_at, note = note WHERE false;
 		INSERT INTO control SELECT * FROM control WHERE false; UPDATE control SET setting = setting, rev = rev WHERE false`,
 		[3]bool{false, true, true}},
+	{"record what a sink owes", `INSERT INTO owed SELECT * FROM owed WHERE false;
+		UPDATE owed SET first_seq = first_seq, last_seq = last_seq, ended_at = ended_at WHERE false; DELETE FROM owed WHERE false`,
+		[3]bool{false, true, false}},
 	{"ask a remote for a credit", `INSERT INTO pending SELECT * FROM pending WHERE false;
 		UPDATE pending SET owner = owner, batch = batch, asked_at = asked_at WHERE false; DELETE FROM pending WHERE false`,
 		[3]bool{false, true, true}},

@@ -144,6 +144,9 @@ func (a *App) LastAudit(ctx context.Context) (LastAudit, error) {
 // Audit audits Redis, which must be open, and the sinks of the deployment.
 func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, error) {
 	cfg := audit.Config{Store: a.store, MaxListed: 100}
+	if a.Config.Ledger.DSN != "" {
+		cfg.Owed = a.owed
+	}
 	var stored []ledger.TopicBase
 	if a.has(configs.SinkBalance) {
 		plans, err := a.plans()

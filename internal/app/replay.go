@@ -77,6 +77,11 @@ func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.To == configs.SinkBalance || o.To == configs.SinkKafka {
+		if cfg.Owed, err = a.owed(ctx, o.To); err != nil {
+			return nil, err
+		}
+	}
 	cfg.Handler = a.watched(o.To, cfg.Handler)
 	var logged func(int64)
 	cfg.Progress = func(r *replay.Report) {

@@ -22,6 +22,8 @@ type Status struct {
 	Unrecorded []UnrecordedShard `json:"unrecorded" nullable:"false" doc:"Shards that a person opened while the ledger was down. Their grants wait until the ledger has recorded the opening."`
 	// Unrefunded are the campaigns whose refund is late; nil if the ledger does not answer.
 	Unrefunded []ledger.Unrefunded `json:"unrefunded" nullable:"true" doc:"Campaigns whose window ended more than a day ago and that are not refunded, the earliest end first. Null without a ledger, and while the ledger does not answer."`
+	// NotOwed are the events that the sinks do not owe; nil if the ledger does not answer.
+	NotOwed []NotOwed `json:"not_owed" nullable:"true" doc:"Ranges of events that a sink does not owe, because it was added later or was removed at that time, by sink, shard and seq. Null without a ledger, and while the ledger does not answer."`
 }
 
 // UnrecordedShard is a shard whose workers wait until the ledger has recorded its opening.

@@ -122,7 +122,8 @@ func testReopen(t *testing.T, f *fixture) {
 		stmt{sql: `DROP TABLE credit_funding`}, stmt{sql: `DROP TABLE code`},
 		stmt{sql: `DROP TABLE pending`}, stmt{sql: `DROP TABLE deployment`}, stmt{sql: `DROP TABLE shard`},
 		stmt{sql: `DROP TABLE disowned`}, stmt{sql: `DROP TABLE accepted_loss`}, stmt{sql: `DROP TABLE control`},
-		stmt{sql: `DROP TABLE acknowledged`}, stmt{sql: `DROP TABLE fence`}, stmt{sql: `DROP TABLE topic_base`},
+		stmt{sql: `DROP TABLE owed`}, stmt{sql: `DROP TABLE acknowledged`}, stmt{sql: `DROP TABLE fence`},
+		stmt{sql: `DROP TABLE topic_base`},
 		stmt{sql: `DROP TABLE archive_copy`}, stmt{sql: `DROP TABLE seal_seqs`})
 	var group errgroup.Group
 	for range 6 { // all calls find no tables, but only one migrates
@@ -202,7 +203,7 @@ func newerSchemaStopsWriting(t *testing.T, f *fixture) {
 func testNotInitialized(t *testing.T, f *fixture) {
 	f.tamper(t, stmt{sql: `UPDATE hongbao_schema SET applied_at = 0`})
 	_, err := Open(t.Context(), f.config)
-	require.ErrorContains(t, err, "it has version 0, this build needs version 12")
+	require.ErrorContains(t, err, "it has version 0, this build needs version 13")
 	f.tamper(t, stmt{sql: `DROP TABLE hongbao_schema`})
 	for range 2 { // a failed Open creates no tables, so the second call fails, too
 		_, err = Open(t.Context(), f.config)
@@ -229,7 +230,7 @@ func testUnreleasedTables(t *testing.T, f *fixture) {
 		return version, lowest
 	}
 	version, lowest := numbers()
-	require.EqualValues(t, 12, version)
+	require.EqualValues(t, 13, version)
 	require.EqualValues(t, 12, lowest)
 	f.tamper(t, stmt{sql: `DELETE FROM hongbao_schema`}, stmt{sql: `DROP TABLE seal_seqs`})
 	for i, name := range []string{"0001_ledger.sql", "0002_access.sql", "0003_closes.sql"} {

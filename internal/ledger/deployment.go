@@ -171,7 +171,8 @@ func (m *shardMove) named(err error) error {
 }
 
 // HighestSeq returns the highest seq of a shard that the ledger has seen; 0 if it has seen none. It counts grants (also
-// archived, in quarantine or pending) and the closes that refunds are based on.
+// archived, in quarantine or pending), the closes that refunds are based on, and the events before a sink was added or
+// removed: if Redis handed out these seqs again, the sink would not owe them.
 func (l *Ledger) HighestSeq(ctx context.Context, shard int) (int64, error) {
 	seq, _, err := rowQuery[int64]{fmt.Sprintf("ask the ledger for the highest seq of shard %d", shard),
 		`SELECT COALESCE(MAX(seq), 0) FROM (SELECT MAX(seq) AS seq FROM grants WHERE shard = $1
@@ -179,13 +180,16 @@ func (l *Ledger) HighestSeq(ctx context.Context, shard int) (int64, error) {
 			UNION ALL SELECT MAX(seq) FROM pending WHERE shard = $1
 			UNION ALL SELECT MAX(close_seq) FROM refund WHERE shard = $1
 			UNION ALL SELECT MAX(close_seq) FROM refund_close WHERE shard = $1
-			UNION ALL SELECT MAX(last_seq) FROM archive_shard WHERE shard = $1) AS seen`,
-		[]any{int64(shard)}, number}.one(ctx, l)
+			UNION ALL SELECT MAX(last_seq) FROM archive_shard WHERE shard = $1
+			UNION ALL SELECT MAX(first_seq) - 1 FROM owed WHERE shard = $1
+			UNION ALL SELECT MAX(last_seq) FROM owed WHERE shard = $1 AND last_seq < $2) AS seen`,
+		[]any{int64(shard), int64(stream.Forever)}, number}.one(ctx, l)
 	return seq, err
 }
 
 // HighestSeqIn returns the highest seq of a shard within seqs that the ledger has seen; 0 if it has seen none of them.
-// Of grants it also counts a higher seq if its epoch is before this one.
+// Of grants it also counts a higher seq if its epoch is before this one. It also counts the event before a sink was
+// added, unless that is the last one of seqs: an opening has skipped seqs, and its last one is the shard's last seq.
 func (l *Ledger) HighestSeqIn(ctx context.Context, shard int, seqs stream.SeqRange, before int64) (int64, error) {
 	seq, _, err := rowQuery[int64]{fmt.Sprintf("ask the ledger for seqs %d to %d of shard %d", seqs.First, seqs.Last, shard),
 		`SELECT COALESCE(MAX(seq), 0) FROM (SELECT seq FROM grants WHERE shard = $1 AND seq >= $2 AND (seq <= $3 OR epoch < $4)
@@ -193,7 +197,8 @@ func (l *Ledger) HighestSeqIn(ctx context.Context, shard int, seqs stream.SeqRan
 			UNION ALL SELECT seq FROM pending WHERE shard = $1 AND seq >= $2 AND (seq <= $3 OR epoch < $4)
 			UNION ALL SELECT close_seq FROM refund WHERE shard = $1 AND close_seq >= $2 AND close_seq <= $3
 			UNION ALL SELECT close_seq FROM refund_close WHERE shard = $1 AND close_seq >= $2 AND close_seq <= $3
-			UNION ALL SELECT last_seq FROM archive_shard WHERE shard = $1 AND last_seq >= $2 AND last_seq <= $3) AS seen`,
+			UNION ALL SELECT last_seq FROM archive_shard WHERE shard = $1 AND last_seq >= $2 AND last_seq <= $3
+			UNION ALL SELECT first_seq - 1 FROM owed WHERE shard = $1 AND first_seq > $2 AND first_seq <= $3) AS seen`,
 		[]any{int64(shard), seqs.First, seqs.Last, before}, number}.one(ctx, l)
 	return seq, err
 }

@@ -85,7 +85,7 @@ type queries struct {
 	deletePending string
 
 	// These statements insert a row, or change nothing if its key exists.
-	insertReserve, insertDeployment, insertDisowned, insertAcceptedLoss, insertSeal, insertControl string
+	insertReserve, insertDeployment, insertDisowned, insertAcceptedLoss, insertSeal, insertControl, insertOwed string
 	// insertOnceClaim takes caller, idempotency_key, body_hash and claim; insertJournal takes the columns of journal.
 	insertOnceClaim, insertJournal string
 	// These statements add to a row, or insert it if it does not exist.
@@ -105,6 +105,7 @@ func (q *queries) byName() map[string]*string {
 		"insert_deployment": &q.insertDeployment, "insert_disowned": &q.insertDisowned,
 		"insert_accepted_loss": &q.insertAcceptedLoss, "insert_seal": &q.insertSeal,
 		"insert_control":    &q.insertControl,
+		"insert_owed":       &q.insertOwed,
 		"insert_once_claim": &q.insertOnceClaim, "insert_journal": &q.insertJournal, "add_to_account": &q.addToAccount,
 		"add_to_credit_account": &q.addToCreditAccount, "add_to_fund": &q.addToFund,
 	}

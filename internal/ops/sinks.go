@@ -11,11 +11,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// ListSinks returns the status of each sink, and the campaigns whose refund is late.
+// ListSinks returns the status of each sink, the campaigns whose refund is late, and the events that sinks do not owe.
 func (l *Local) ListSinks(ctx context.Context) (*app.Status, error) {
 	s, err := l.App.Status(ctx)
 	if err == nil {
 		l.App.AddUnrefunded(ctx, s)
+		l.App.AddNotOwed(ctx, s)
 	}
 	return s, err
 }

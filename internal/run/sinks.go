@@ -43,6 +43,7 @@ func newSinkWorker(p *process, reads redis.UniversalClient, sink string) *sinkWo
 	w := &sinkWorker{process: p, config: p.Config.ConsumerConfig(sink), since: time.Now()}
 	w.config.Redis, w.config.Reads, w.config.Space, w.config.Consumer, w.config.Log = p.Store().Redis(), reads,
 		p.Store().Space(), p.Worker(), p.Log()
+	w.config.Debts = p.Debts()
 	return w
 }
 

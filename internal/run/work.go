@@ -58,7 +58,7 @@ func Work(ctx context.Context, cfg *configs.Config, sinks []string) (err error) 
 // must be open.
 func (p *process) workParts(reads redis.UniversalClient, sinks []string) ([]group.Part, error) {
 	tc := p.Config.TrimmerConfig()
-	tc.Redis, tc.Space, tc.Log = p.Store().Redis(), p.Store().Space(), p.Log()
+	tc.Redis, tc.Space, tc.Debts, tc.Log = p.Store().Redis(), p.Store().Space(), p.Debts(), p.Log()
 	trimmer, err := consumer.NewTrimmer(tc)
 	if err != nil {
 		return nil, err

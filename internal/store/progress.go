@@ -29,6 +29,25 @@ func (k *Shard) GroupFinished(ctx context.Context, group string, seq int64) (fin
 	return finished, true, err
 }
 
+// DoneUpTo returns the highest event up to which a group has finished all events from the seq first on, by its done bits.
+// The group need not exist.
+func (k *Shard) DoneUpTo(ctx context.Context, group string, first int64) (int64, error) {
+	head, err := k.Head(ctx)
+	for next := max(first, head.DoneFloor, 1); err == nil && next <= head.Seq; {
+		page := stream.SeqRange{First: next, Last: min(head.Seq, next+ChunkEvents)}
+		var done Bitset
+		if done, err = k.Done(ctx, group, page); err != nil {
+			break
+		}
+		for ; next <= page.Last; next++ {
+			if !done.Has(next) {
+				return next - 1, nil
+			}
+		}
+	}
+	return head.Seq, err
+}
+
 // HasGroup reports whether any shard has a consumer group of that name, of Hongbao or of another program. The error says
 // which shards did not answer, if no other shard has it.
 func (s *Store) HasGroup(ctx context.Context, group string) (bool, error) {

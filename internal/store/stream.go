@@ -153,6 +153,42 @@ func (k *Shard) CreateGroup(ctx context.Context, group string) (bool, error) {
 	return one(createGroupScript, reply, func(s string) (bool, error) { return s == "made", nil })
 }
 
+// GroupBegin is where a consumer group begins to read.
+type GroupBegin struct {
+	// First is the first event that the group will get; 0 if it has read something. It does not change before: no entry is
+	// deleted that a group has not read.
+	First        int64
+	Exists, Read bool
+}
+
+// GroupBegin returns where a group begins to read.
+func (k *Shard) GroupBegin(ctx context.Context, group string) (b GroupBegin, err error) {
+	last, err := k.LastSeq(ctx) // before the entries: without any, the first event is later than this one
+	if err != nil {
+		return b, err
+	}
+	pipe := k.rdb.Pipeline()
+	ask := k.askGroup(ctx, pipe, group)
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	at, err := ask()
+	if b.Exists, b.Read = at.exists, at.exists && at.next != "(0-0"; err != nil || b.Read {
+		return b, err
+	}
+	if b.First, err = k.seqFrom(ctx, "-"); b.First == 0 {
+		b.First = last + 1
+	}
+	return b, err
+}
+
+// Owed returns what the group owes, if this is recorded of it. Read the record after the group: a group has a record
+// before it reads. So one that has read nothing owes what it will get, and one without record owes everything.
+func (b GroupBegin) Owed(recorded stream.Owed) stream.Owed {
+	if recorded == nil && !b.Read {
+		return stream.Owed{{First: b.First, Last: stream.Forever}}
+	}
+	return recorded
+}
+
 // streamOf returns the entries in a reply of XREADGROUP for one stream. The reply is [[key, entries]] with RESP2, and
 // {key: entries} with RESP3.
 func streamOf(v any) ([]any, error) {

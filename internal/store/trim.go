@@ -17,16 +17,17 @@ type Trim struct {
 	// the id at which the previous call stopped, or "" for the front of the stream.
 	LookBehind int
 	Behind     string
-	// Groups are the groups that must exist. While one is missing, nothing is deleted.
-	Groups []string
-	// Epoch is the shard's epoch in which Behind, Full and Lost were computed. If the shard has a different epoch
+	// Groups are the declared groups. They and Others must exist: while one is missing, nothing is deleted.
+	Groups, Others []string
+	// Epoch is the shard's epoch in which Behind, Full and Never were computed. If the shard has a different epoch
 	// now, they are ignored.
 	Epoch int64
 	// Full is, by group, the first chunk of done bits that is not known to be full. Chunks before it are not counted
 	// again.
 	Full map[string]int64
-	// Lost is, by group, how many events from that chunk on will never be delivered. They count as finished.
-	Lost map[string]int64
+	// Never is, by group, how many events from that chunk on will never be delivered: lost ones, and those that it does
+	// not owe. They count as finished.
+	Never map[string]int64
 }
 
 // Trimmed is the state of a shard after a trim.
@@ -70,7 +71,7 @@ func (k *Shard) TrimEvents(ctx context.Context, t Trim) (Trimmed, error) {
 		return Trimmed{}, err
 	}
 	if head.Epoch != t.Epoch {
-		t.Behind, t.Full, t.Lost = "", nil, nil
+		t.Behind, t.Full, t.Never = "", nil, nil
 	}
 	keys := []string{k.Keys.Events(), k.Keys.Meta()}
 	args := []any{t.Retention.Milliseconds(), t.MaxEvents, t.Limit, max(t.LookBehind, 1), t.Behind, ChunkEvents, len(t.Groups)}
@@ -81,7 +82,10 @@ func (k *Shard) TrimEvents(ctx context.Context, t Trim) (Trimmed, error) {
 		for chunk := first[g]; chunk <= head.Seq/ChunkEvents; chunk++ {
 			keys = append(keys, k.Keys.Done(g, chunk))
 		}
-		args = append(args, g, first[g]*ChunkEvents, len(keys)-before, t.Lost[g])
+		args = append(args, g, first[g]*ChunkEvents, len(keys)-before, t.Never[g])
+	}
+	for _, g := range t.Others {
+		args = append(args, g)
 	}
 	reply, err := k.run(ctx, trimScript, keys, args)
 	if err != nil {

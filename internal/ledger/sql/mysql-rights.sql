@@ -2,5 +2,5 @@
 -- its own value (ON DUPLICATE KEY UPDATE). MariaDB then requires the right to update every column that it inserts.
 GRANT UPDATE ON journal TO hongbao_control, hongbao_work, hongbao_serve;
 GRANT UPDATE ON grants TO hongbao_control, hongbao_work;
-GRANT UPDATE ON account, quarantine, pending, control TO hongbao_work;
+GRANT UPDATE ON account, quarantine, pending, control, owed TO hongbao_work;
 GRANT UPDATE ON disowned, accepted_loss TO hongbao_control;

@@ -191,6 +191,10 @@ ON DUPLICATE KEY UPDATE shard = accepted_loss.shard;
 INSERT INTO control (kind, sink, campaign, setting, decided_by, why, decided_at, rev) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON DUPLICATE KEY UPDATE kind = control.kind;
 
+-- name: insert_owed
+INSERT INTO owed (sink, shard, first_seq, last_seq, begun_at) VALUES ($1, $2, $3, $4, $5)
+ON DUPLICATE KEY UPDATE sink = owed.sink;
+
 -- name: insert_seal
 INSERT INTO seal (campaign, grants, amount, users, seqs, created_at) VALUES ($1, $2, $3, $4, $5, $6)
 ON DUPLICATE KEY UPDATE campaign = seal.campaign;

@@ -16,9 +16,9 @@ GRANT DELETE ON grants, pending, seal_seqs, topic_base, archive_copy, acknowledg
 
 -- hongbao_work reads seeds, because it checks each grant against the plan. It reads neither keys nor sessions.
 GRANT SELECT ON hongbao_schema, deployment, campaign, generation, code, account, transfer, refund, refund_close, grants,
-    quarantine, pending, shard, fence, accepted_loss, disowned, control, seal, seal_seqs, archive, archive_shard, journal
-    TO hongbao_work;
-GRANT INSERT ON account, transfer, grants, quarantine, pending, shard, fence, control, journal TO hongbao_work;
+    quarantine, pending, shard, fence, accepted_loss, disowned, control, owed, seal, seal_seqs, archive, archive_shard,
+    journal TO hongbao_work;
+GRANT INSERT ON account, transfer, grants, quarantine, pending, shard, fence, control, owed, journal TO hongbao_work;
 GRANT UPDATE (granted, grants) ON campaign TO hongbao_work;
 GRANT UPDATE (balance) ON account TO hongbao_work;
 GRANT UPDATE (state, dealt_at) ON generation TO hongbao_work;
@@ -26,7 +26,8 @@ GRANT UPDATE (owner, batch, asked_at) ON pending TO hongbao_work;
 GRANT UPDATE (epoch, token) ON shard TO hongbao_work;
 GRANT UPDATE (opened_at, note) ON fence TO hongbao_work;
 GRANT UPDATE (setting, decided_by, why, decided_at, rev) ON control TO hongbao_work;
-GRANT DELETE ON pending TO hongbao_work;
+GRANT UPDATE (first_seq, last_seq, ended_at) ON owed TO hongbao_work;
+GRANT DELETE ON pending, owed TO hongbao_work;
 
 -- hongbao_serve reads receipts with their codes, and the hashes of keys. It reads no seed.
 GRANT SELECT ON hongbao_schema, deployment, grants, code, archive, api_key, console_session, pending TO hongbao_serve;

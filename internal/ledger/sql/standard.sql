@@ -33,6 +33,10 @@ ON CONFLICT (shard, epoch) DO NOTHING;
 INSERT INTO control (kind, sink, campaign, setting, decided_by, why, decided_at, rev) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (kind, sink, campaign) DO NOTHING;
 
+-- name: insert_owed
+INSERT INTO owed (sink, shard, first_seq, last_seq, begun_at) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (sink, shard, last_seq) DO NOTHING;
+
 -- name: insert_seal
 INSERT INTO seal (campaign, grants, amount, users, seqs, created_at) VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (campaign) DO NOTHING;

@@ -80,6 +80,7 @@ type sink struct {
 	from  source
 	gone  Kind // the kind of difference for a finished grant that the sink does not have
 	at    []progress
+	owed  []stream.Owed // what the group owes, by shard
 	// dead has the sink's dead letters by shard and seq. dropped has the letters that a person dropped, with the person
 	// and the reason.
 	dead, dropped []map[int64]string
@@ -158,7 +159,8 @@ func newRun(cfg *Config, opts Options) *run {
 }
 
 func newSink(group string, from source, gone Kind, shards int) *sink {
-	s := &sink{group: group, from: from, gone: gone, at: make([]progress, shards)}
+	s := &sink{group: group, from: from, gone: gone, at: make([]progress, shards),
+		owed: make([]stream.Owed, shards)}
 	for range shards {
 		s.dead = append(s.dead, map[int64]string{})
 		s.dropped = append(s.dropped, map[int64]string{})

@@ -72,6 +72,9 @@ type Config struct {
 	// Topic is the topic, and TopicGroup is its consumer group.
 	Topic      Topic
 	TopicGroup string
+	// Owed returns what a group owes on each shard; nil if nothing is recorded. The audit does not judge in a sink what its
+	// group does not owe.
+	Owed func(ctx context.Context, group string) ([]stream.Owed, error)
 	// Bases say where to begin in the topic. They are used in an audit of all campaigns that is not Full.
 	Bases []ledger.TopicBase
 	Plan  Plan

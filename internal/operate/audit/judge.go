@@ -118,6 +118,10 @@ func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
 			c.counts.Expired++
 			continue
 		}
+		if !k.owed[f.shard].Owes(f.seq) {
+			c.counts.NotOwed++
+			continue
+		}
 		if k.at[f.shard].done(f.seq) {
 			r.foundPacket(c, packet, f, Difference{Kind: k.gone, Where: sourceNames[k.from],
 				Detail: fmt.Sprintf("group %s has finished it, but it is not there", k.group)})
@@ -298,12 +302,14 @@ func (r *run) judgeSeqs(s *shard) {
 	}
 }
 
-// unfinished returns a sink that has not finished some of the seqs; nil if all sinks have finished them. Then the
-// stream need not have the seqs: workers also delete single finished entries after an unfinished one.
+// unfinished returns a sink that owes some of the seqs and has not finished them; nil if there is none. Then the stream
+// need not have the seqs: workers also delete single finished entries after an unfinished one.
 func (r *run) unfinished(s *shard, seqs stream.SeqRange) *sink {
 	for _, k := range r.sinks {
-		if k.at[s.Index()].anyUndone(seqs.First, seqs.Last) {
-			return k
+		for _, owed := range store.Without([]stream.SeqRange{seqs}, k.owed[s.Index()].Not()) {
+			if k.at[s.Index()].anyUndone(owed.First, owed.Last) {
+				return k
+			}
 		}
 	}
 	return nil

@@ -74,6 +74,13 @@ func (r *run) readProgress(ctx context.Context) error {
 			k.at[i] = p
 			s.report.Finished[k.group] = p.finished
 		}
+		if r.Owed == nil {
+			continue
+		}
+		var err error
+		if k.owed, err = r.Owed(ctx, k.group); err != nil {
+			return err
+		}
 	}
 	return nil
 }

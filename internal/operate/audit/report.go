@@ -104,6 +104,9 @@ type Counts struct {
 	Newer       int64 `json:"newer" doc:"Number of grants made while the audit was reading; they are not judged."`
 	// Expired counts grants that the topic no longer keeps. They are not judged in the topic.
 	Expired int64 `json:"expired" doc:"Number of grants that the topic no longer keeps; they are not judged in the topic."`
+	// NotOwed counts grants that a sink does not owe, because it was added later or was removed at that time. They are not
+	// judged in the sink. A grant that two sinks do not owe counts twice.
+	NotOwed int64 `json:"not_owed" doc:"Number of grants that a sink does not owe and does not have, because it was added later or was removed at that time; they are not judged there; twice for two sinks."`
 	// Dropped counts grants that a person decided not to deliver to a sink. A grant that was dropped for two sinks
 	// counts twice.
 	Dropped int64 `json:"dropped" doc:"Number of grants that a person decided not to deliver to a sink; twice for two sinks."`
@@ -139,6 +142,7 @@ func (c *Counts) add(o *Counts) {
 	c.InFlight += o.InFlight
 	c.Newer += o.Newer
 	c.Expired += o.Expired
+	c.NotOwed += o.NotOwed
 	c.Dropped += o.Dropped
 }
 

@@ -39,6 +39,10 @@ func (r *Report) Write(w io.Writer) error {
 	if r.Total.Expired > 0 {
 		fmt.Fprintf(&b, "%s expired from the topic, not judged there.\n", plural.Of(r.Total.Expired, "grant"))
 	}
+	if n := r.Total.NotOwed; n > 0 {
+		fmt.Fprintf(&b, "%s that a sink does not owe, not judged there: `hongbao status` shows since when it owes.\n",
+			plural.Of(n, "grant"))
+	}
 	if r.Total.Foreign+r.Total.OpenClaims > 0 {
 		fmt.Fprintf(&b, "%d foreign records in the topic, %d pushes in progress.\n", r.Total.Foreign, r.Total.OpenClaims)
 	}

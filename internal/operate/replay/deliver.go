@@ -41,7 +41,8 @@ func (w *run) part(ctx context.Context, shard int, p *part) error {
 
 // wants reports whether the replay selects a grant.
 func (w *run) wants(g *hongbao.Grant) bool {
-	return w.opts.Filter.matches(g) && (w.Only == nil || w.Only(g)) && !w.shard[g.Shard].aside.Has(g)
+	owed := w.Owed == nil || w.opts.Filter.Seqs.Last > 0 || w.Owed[g.Shard].Owes(g.Seq)
+	return owed && w.opts.Filter.matches(g) && (w.Only == nil || w.Only(g)) && !w.shard[g.Shard].aside.Has(g)
 }
 
 // noteNext stores the seq at which the next run continues; 0 means at the beginning.

@@ -44,6 +44,9 @@ type Config struct {
 	// Read, if not nil, calls has for each grant that the target has got since a time, concurrently. If a shard was opened
 	// again since the first run began, Redis may have lost done bits. The replay then does not deliver what the target has.
 	Read func(ctx context.Context, since time.Time, has func(*hongbao.Grant)) error
+	// Owed, if not nil, has what the target's sink owes, by shard. The replay leaves out other grants, unless the filter
+	// names seqs: a person may fill the gap of a sink that was added later.
+	Owed []stream.Owed
 	// Only, if not nil, selects from the grants that the filter matches. It must be safe for concurrent use.
 	Only func(g *hongbao.Grant) bool
 	// Parallel is the number of shards that are processed concurrently, 1 to 64.
@@ -70,6 +73,7 @@ func (c *Config) check() error {
 	need(err == nil, "DoneSink %.80q: %w", c.DoneSink, err)
 	err = hongbao.CheckCampaignID(c.Sink)
 	need(c.Sink == "" || err == nil, "Sink %.80q: %w", c.Sink, err)
+	need(c.Owed == nil || len(c.Owed) == c.Store.Len(), "Owed has %d shards", len(c.Owed))
 	need(c.Parallel >= 1 && c.Parallel <= 64, "Parallel is %d: want 1 to 64", c.Parallel)
 	if err := errors.Join(append(errs, c.Options.Check())...); err != nil {
 		return hongbao.Errorf(hongbao.ClassPermanent, "replay configuration: %w", err)
