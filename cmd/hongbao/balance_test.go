@@ -369,11 +369,11 @@ func (d *deployment) nothingPending(t *testing.T) bool {
 func TestOnlyMigrateMigrates(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
-	d.exec("UPDATE hongbao_schema SET applied_at = 0") // as if its last step was missing
+	d.exec("UPDATE hongbao_schema SET applied_at = 0") // as if its last steps were missing
 	for _, command := range [][]string{{"balance", "funds"}, {"key", "create", "--role", "client", "--client", "worker"}} {
 		d.refused(1, command, "this build needs version", "hongbao balance migrate")
 	}
-	require.EqualValues(t, 1, d.exec("UPDATE hongbao_schema SET applied_at = 1 WHERE applied_at = 0"))
+	require.Positive(t, d.exec("UPDATE hongbao_schema SET applied_at = 1 WHERE applied_at = 0"))
 	require.Contains(t, d.ok("balance", "migrate"), "up to date")
 	d.ok("key", "create", "--role", "client", "--client", "worker")
 }
