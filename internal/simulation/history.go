@@ -64,6 +64,7 @@ func Run(ctx context.Context, plan Plan, o Options) *Result {
 		r.Err = errors.Join(r.Err, errors.New(bug))
 	}
 	plan.Faults = w.net.faults()
+	w.net.end()
 	r.Plan, r.Notes, r.Told, r.GaveUp = plan, w.notes, len(w.told), len(w.gaveUp)
 	return r
 }

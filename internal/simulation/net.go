@@ -45,6 +45,13 @@ func newNet(seed uint64, how chooser, cover *Coverage, trace io.Writer) *Net {
 		conns: map[*pair]struct{}{}, seen: map[Point]int{}, scripts: newScripts()}
 }
 
+// end releases what a history leaves. Package store keeps the clients of its whole process, and each client this network.
+func (n *Net) end() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.trace, n.cover, n.chooser, n.applied, n.servers, n.conns, n.seen, n.scripts = nil, nil, nil, nil, nil, nil, nil, nil
+}
+
 // serve registers a server.
 func (n *Net) serve(addr, name string, w func() wire, accept func(net.Conn)) {
 	n.mu.Lock()
