@@ -2,40 +2,35 @@ package consumer
 
 import (
 	"context"
-	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 const added = "kafka" // the sink that the tests add
 
-// book is a ledger that can be down.
+// book keeps what each group owes, as the ledger does, and can be down.
 type book struct {
-	*ledger.Ledger
 	down  atomic.Bool
 	asked atomic.Int64 // calls of Owe while it was down
+
+	mu   sync.Mutex
+	rows map[page][]stream.SeqRange
 }
 
-func newBook(t *testing.T) *book {
-	t.Helper()
-	cfg := ledger.Config{Driver: ledger.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db"), Conns: 4,
-		ConnectTimeout: 5 * time.Second, LockTimeout: 5 * time.Second, Timeout: 20 * time.Second, Retries: 5}
-	_, err := ledger.Migrate(t.Context(), cfg)
-	require.NoError(t, err)
-	l, err := ledger.Open(t.Context(), cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, l.Close()) })
-	return &book{Ledger: l}
+type page struct {
+	group string
+	shard int
 }
+
+func newBook() *book { return &book{rows: map[page][]stream.SeqRange{}} }
 
 func (b *book) check() error {
 	if b.down.Load() {
@@ -44,26 +39,61 @@ func (b *book) check() error {
 	return nil
 }
 
-func (b *book) Owe(ctx context.Context, group string, shard int, first int64) error {
+func (b *book) Owe(_ context.Context, group string, shard int, first int64) error {
 	if err := b.check(); err != nil {
 		b.asked.Add(1)
 		return err
 	}
-	return b.Ledger.Owe(ctx, group, shard, first)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := page{group, shard}
+	last := int64(0)
+	for _, r := range b.rows[at] {
+		if last = max(last, r.Last); last == stream.Forever {
+			return nil
+		}
+	}
+	b.rows[at] = append(b.rows[at], stream.SeqRange{First: max(first, last+1), Last: stream.Forever})
+	return nil
 }
 
-func (b *book) Owed(ctx context.Context, shard int) (map[string]stream.Owed, error) {
+func (b *book) Owed(_ context.Context, shard int) (map[string]stream.Owed, error) {
 	if err := b.check(); err != nil {
 		return nil, err
 	}
-	return b.Ledger.Owed(ctx, shard)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := map[string]stream.Owed{}
+	for at, ranges := range b.rows {
+		if owed := stream.NewOwed(ranges); at.shard == shard && owed != nil {
+			out[at.group] = owed
+		}
+	}
+	return out, nil
+}
+
+func (b *book) EndOwing(ctx context.Context, group string, shard int, last int64,
+	gone func(context.Context) (bool, error)) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if still, err := gone(ctx); err != nil || !still {
+		return err
+	}
+	ranges := b.rows[page{group, shard}]
+	end := &ranges[len(ranges)-1]
+	if end.First > last { // the group owed nothing yet
+		b.rows[page{group, shard}] = ranges[:len(ranges)-1]
+		return nil
+	}
+	end.Last = last
+	return nil
 }
 
 func (b *book) owes(t *testing.T, group string) stream.Owed {
 	t.Helper()
-	owed, err := b.Ledger.Owed(t.Context(), 0)
-	require.NoError(t, err)
-	return owed[group]
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return stream.NewOwed(b.rows[page{group, 0}])
 }
 
 // history is a shard on which most of the events 1 to 500 were finished by the first group and trimmed.
@@ -74,7 +104,7 @@ type history struct {
 
 func newHistory(t *testing.T) *history {
 	t.Helper()
-	h := &history{setup(t, 1), newBook(t)}
+	h := &history{setup(t, 1), newBook()}
 	h.add(t, 0, repeat(2, 250)...)
 	h.finish(t, group, 250)
 	tr, _ := h.trims(t, group)
