@@ -23,7 +23,16 @@ func Seen(k *Shard) Sight { return k.state.known() }
 func WitnessOf(ctx context.Context, k *Shard) error { return k.witness(ctx, true) }
 
 // CheckOnce makes one periodic check of the shard, as a watch does.
-func CheckOnce(ctx context.Context, k *Shard) error { return k.register(ctx) }
+func CheckOnce(ctx context.Context, k *Shard) error {
+	if err := k.witness(ctx, k.store.answering.Load() > 0); err != nil {
+		return err
+	}
+	node, err := k.Node(ctx)
+	if err != nil {
+		return err
+	}
+	return k.store.copyRegistrations(ctx, node, []int{k.Index()})
+}
 
 // SendEvidence sends two grants to a restore attempt, and says that these are all that the process knows.
 func SendEvidence(ctx context.Context, k *Shard, epoch int64) error {

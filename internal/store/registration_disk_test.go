@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -54,6 +55,24 @@ func TestWatchRegistersBeforeTheFirstAnswer(t *testing.T) {
 	require.Equal(t, 2, disk.waits)
 }
 
+// One WAITAOF is enough for all shards of a server.
+func TestWatchWaitsOnceForTheDiskOfAServer(t *testing.T) {
+	t.Parallel()
+	disk := &disk{replies: []any{0, 1}}
+	st := storetest.InitializedOn(t, disk.client(t), 16)
+	st.Enter()
+	ctx, stop := context.WithCancel(t.Context())
+	disk.onDisk = stop
+	require.NoError(t, (&store.Watch{Store: st}).Run(ctx))
+	require.Equal(t, 2, disk.waits)
+	for i := range st.Len() {
+		k := st.Shard(i)
+		require.EqualValues(t, 1, st.Redis().HLen(t.Context(), k.Keys.Witnesses()).Val())
+		require.NoError(t, store.CheckOnce(t.Context(), k))
+	}
+	require.Equal(t, 2, disk.waits, "every shard has its copy")
+}
+
 // Redis comes back without the registration of a process. The process writes it again, and waits until it is on disk.
 func TestLostRegistrationIsOnDiskAgain(t *testing.T) {
 	t.Parallel()
@@ -72,6 +91,7 @@ func TestLostRegistrationIsOnDiskAgain(t *testing.T) {
 type disk struct {
 	replies []any
 	waits   int
+	onDisk  func() // nil, or called before a reply of 1
 }
 
 func (d *disk) client(t *testing.T) *redis.Client {
@@ -102,6 +122,9 @@ func (d *disk) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 		if text, is := reply.(string); is {
 			last.SetErr(refusal(text))
 			return last.Err()
+		}
+		if reply == 1 && d.onDisk != nil {
+			d.onDisk()
 		}
 		last.SetVal([]any{int64(reply.(int)), int64(0)})
 		return nil

@@ -148,15 +148,21 @@ func (w *Watch) check(ctx context.Context, node redis.UniversalClient, list []in
 		if n := now.server.Replicas; n > now.replicas[i] {
 			_ = w.Store.Shard(i).RaiseReplicas(ctx, n)
 		}
-		_ = w.Store.Shard(i).register(ctx)
+		_ = w.Store.Shard(i).witness(ctx, w.Store.answering.Load() > 0)
 		gone[at], _ = w.Store.Shard(i).checkLate(ctx)
 		return nil
 	})
+	w.conclude(now, list, slices.Concat(gone...))
+	_ = w.Store.copyRegistrations(ctx, node, list) // last, because it may wait for a disk
+}
+
+// conclude raises alarms for what a check has found, and keeps it for the next check.
+func (w *Watch) conclude(now *finding, list []int, gone []LateGrant) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.Alarm != nil {
 		w.judge(now)
-		w.judgeLate(slices.Concat(gone...))
+		w.judgeLate(gone)
 	}
 	for _, i := range list {
 		w.before[i] = now

@@ -134,28 +134,40 @@ const (
 	diskWaits = 4
 )
 
-// copyRegistration waits until the replicas and the disk have the first registration of this process, or the first one
-// after a pause in which the previous one got old. If a replica is promoted, or Redis starts from its append-only file,
-// a recoverer then waits for this process.
+// copyRegistration waits for the copies of the shard's registration. The caller must hold w.renewal.
 func (k *Shard) copyRegistration(ctx context.Context) error {
-	w := &k.state.witness
-	w.mu.Lock()
-	replicas, copied := w.replicas, w.copied
-	w.mu.Unlock()
-	if copied {
-		return nil
-	}
 	node, err := k.Node(ctx)
 	if err != nil {
 		return err
 	}
+	return copyRegistrations(ctx, node, []*Shard{k})
+}
+
+// copyRegistrations waits until the replicas and the disk of a server have the first registration of this process on
+// each of the server's shards, or the first one after a pause in which the previous one got old. If a replica is
+// promoted, or Redis starts from its append-only file, a recoverer then waits for this process. The caller must hold
+// the renewal of all shards.
+func copyRegistrations(ctx context.Context, node redis.UniversalClient, shards []*Shard) error {
+	var waiting []*Shard
+	var replicas int64
+	for _, k := range shards {
+		w := &k.state.witness
+		w.mu.Lock()
+		if w.registration.epoch > 0 && !w.copied {
+			waiting, replicas = append(waiting, k), max(replicas, w.replicas)
+		}
+		w.mu.Unlock()
+	}
+	if len(waiting) == 0 {
+		return nil
+	}
 	if replicas > 0 {
-		if _, err = k.waitForRegistration(ctx, node, "WAIT", replicas); err != nil {
+		if _, err := waitForRegistrations(ctx, node, waiting, "WAIT", replicas); err != nil {
 			return err
 		}
 	}
 	for range diskWaits {
-		n, err := k.waitForRegistration(ctx, node, "WAITAOF", 1, 0)
+		n, err := waitForRegistrations(ctx, node, waiting, "WAITAOF", 1, 0)
 		if err != nil {
 			return err
 		}
@@ -163,59 +175,67 @@ func (k *Shard) copyRegistration(ctx context.Context) error {
 			break
 		}
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.copied = true
+	for _, k := range waiting {
+		w := &k.state.witness
+		w.mu.Lock()
+		w.copied = true
+		w.mu.Unlock()
+	}
 	return nil
 }
 
-// waitForRegistration writes the registration again, unchanged, and waits for its copies, at most for copyTime. It
-// returns how many there are, and 1 for WAITAOF on a server that has no such command or no append-only file.
-func (k *Shard) waitForRegistration(ctx context.Context, node redis.UniversalClient, wait ...any) (n int64, err error) {
+// waitForRegistrations writes the registrations again, unchanged, and waits for their copies, at most for copyTime. It
+// returns how many copies there are, and 1 for WAITAOF on a server that has no such command or no append-only file.
+func waitForRegistrations(ctx context.Context, node redis.UniversalClient, shards []*Shard, wait ...any) (int64, error) {
 	pipe := node.Pipeline()
-	touched := touch(ctx, pipe, k.Keys.Witnesses(), k.store.process) // a WAIT covers the writes before it
+	touched := make([]*redis.Cmd, len(shards))
+	for i, k := range shards {
+		touched[i] = touch(ctx, pipe, k.Keys.Witnesses(), k.store.process) // a WAIT covers the writes before it
+	}
 	cmd := pipe.Do(ctx, append(wait, copyTime.Milliseconds())...)
-	var reply redis.Error
-	_, err = pipe.Exec(ctx)
-	if redis.HasErrorPrefix(touched.Err(), "Error compiling script") { // miniredis does not know flags, and has no copies
+	_, _ = pipe.Exec(ctx) // each command has its error
+	for i, k := range shards {
+		err := touched[i].Err()
+		if redis.HasErrorPrefix(err, "Error compiling script") { // miniredis does not know flags, and has no copies
+			return 1, nil
+		}
+		if err != nil {
+			return 0, fmt.Errorf("%s for %s: %w", wait[0], k.Keys.Witnesses(), Classify(err))
+		}
+		lines, err := flatten(touchScript.name, touched[i].Val())
+		if err != nil {
+			return 0, err
+		}
+		if lines[0] == "" { // then it may have covered nothing
+			return 0, hongbao.Outagef(hongbao.ClassUnknown, "the registration of this process is not on %s: another server "+
+				"became the primary meanwhile, or a person deleted it. The next call writes it again", k.Keys.Witnesses())
+		}
+	}
+	var refused redis.Error
+	if err := cmd.Err(); wait[0] == "WAITAOF" && errors.As(err, &refused) {
 		return 1, nil
-	}
-	refused := wait[0] == "WAITAOF" && touched.Err() == nil && errors.As(cmd.Err(), &reply)
-	if err != nil && !refused {
-		return 0, fmt.Errorf("%s for %s: %w", wait[0], k.Keys.Witnesses(), Classify(err))
-	}
-	lines, err := flatten(touchScript.name, touched.Val())
-	if err != nil {
-		return 0, err
-	}
-	if lines[0] == "" { // then it may have covered nothing
-		return 0, hongbao.Outagef(hongbao.ClassUnknown, "the registration of this process is not on %s: another server "+
-			"became the primary meanwhile, or a person deleted it. The next call writes it again", k.Keys.Witnesses())
-	}
-	if refused {
-		return 1, nil
+	} else if err != nil {
+		return 0, fmt.Errorf("%s for the registration of this process: %w", wait[0], Classify(err))
 	}
 	return firstInt(cmd.Val())
 }
 
-// register writes the registration of this process, and waits for its copies, if the process has a producer or has
-// answered a user. So the first answer need not wait.
-func (k *Shard) register(ctx context.Context) error {
-	w := &k.state.witness
-	if err := k.witness(ctx, k.store.answering.Load() > 0); err != nil {
-		return err
+// copyRegistrations waits for the copies of the registrations of this process on the server's shards, with one call for
+// all of them. It leaves out shards whose copies another goroutine waits for. An error is no harm: the next check of the
+// watch tries again, and an answer waits itself.
+func (s *Store) copyRegistrations(ctx context.Context, node redis.UniversalClient, shards []int) error {
+	var held []*Shard
+	for _, i := range shards {
+		if k := s.Shard(i); k.state.witness.renewal.TryLock() {
+			held = append(held, k)
+		}
 	}
-	w.mu.Lock()
-	waits := w.registration.epoch > 0 && !w.copied
-	w.mu.Unlock()
-	if !waits {
-		return nil
-	}
-	if err := w.renewal.LockContext(ctx); err != nil {
-		return err
-	}
-	defer w.renewal.Unlock()
-	return k.copyRegistration(ctx)
+	defer func() {
+		for _, k := range held {
+			k.state.witness.renewal.Unlock()
+		}
+	}()
+	return copyRegistrations(ctx, node, held)
 }
 
 // witness writes the registration of this process if the process reports to users. If the shard is being restored,
