@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -127,9 +128,12 @@ func (e *end) Write(b []byte) (int, error) {
 			c.reset(true)
 			return len(b), nil
 		}
-		data = c.wire.answer(data, func(op, word string) {
+		data = c.wire.answer(data, func(op, word, line string) {
 			if n.scripts.named(op) || word[0] == '-' { // not the data that other commands return
 				n.cover.note("answer", op+" "+word)
+			}
+			if n.scripts.named(op) && word == "-ERR" { // scripts name each error that they know
+				n.failed = append(n.failed, fmt.Errorf("script %s: %s", op, line))
 			}
 			n.tracef("%s < %s %s %s", c.proc.name, c.server, op, word)
 		})

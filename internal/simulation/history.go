@@ -63,6 +63,7 @@ func Run(ctx context.Context, plan Plan, o Options) *Result {
 	for _, bug := range w.bugs {
 		r.Err = errors.Join(r.Err, errors.New(bug))
 	}
+	r.Err = errors.Join(append([]error{r.Err}, w.net.failures()...)...)
 	plan.Faults = w.net.faults()
 	w.net.end()
 	r.Plan, r.Notes, r.Told, r.GaveUp = plan, w.notes, len(w.told), len(w.gaveUp)

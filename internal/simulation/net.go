@@ -25,6 +25,7 @@ type Net struct {
 	faulty  bool // requests may fail
 	chooser chooser
 	applied []Fault
+	failed  []error // of scripts
 	servers map[string]*server
 	conns   map[*pair]struct{}
 	dials   int
@@ -94,6 +95,13 @@ func (n *Net) faultAt(p *Proc, server, op string) (f Fault, is bool) {
 		n.tracef("FAULT %s %+v", f.Kind, at)
 	}
 	return f, is
+}
+
+// failures returns the errors of scripts that no script gives on purpose, such as that of arithmetic on nil.
+func (n *Net) failures() []error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.failed
 }
 
 func (n *Net) tracef(format string, args ...any) {

@@ -12,6 +12,7 @@ var reasons = map[string]map[string]string{
 		"purge_campaign":    "a campaign leaves Redis 24 h after its refund",
 		"raise_done_floor":  "events stay in the stream for longer than a history",
 		"touch empty":       "only if Redis loses a process's first registration before the replicas have it",
+		"receipts closed":   "only if a user asks again after the campaign was closed",
 		"rate":              "no sink has a rate limit",
 		"replay":            "a person replays only if receipts have no entry in the stream after an accepted loss",
 		"replayed":          "a person replays only if receipts have no entry in the stream after an accepted loss",

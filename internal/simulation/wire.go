@@ -15,8 +15,8 @@ type wire interface {
 	// request returns the names of the requests that begin in what the client sends.
 	request(b []byte) (ops []string)
 	// answer returns what the client gets for what the server sends, and calls note for each complete answer with the
-	// name of its request.
-	answer(b []byte, note func(op, word string)) []byte
+	// name of its request, the answer's first word and its first line.
+	answer(b []byte, note func(op, word, line string)) []byte
 }
 
 // redisWire is the protocol of Redis.
@@ -60,7 +60,7 @@ func command(b []byte) (args []string, rest []byte, ok bool) {
 
 func cutLine(b []byte) (line, rest []byte, ok bool) { return bytes.Cut(b, []byte("\r\n")) }
 
-func (w *redisWire) answer(b []byte, note func(op, word string)) []byte {
+func (w *redisWire) answer(b []byte, note func(op, word, line string)) []byte {
 	b = unwrap(b)
 	w.in = append(w.in, b...)
 	for len(w.asked) > 0 {
@@ -68,7 +68,8 @@ func (w *redisWire) answer(b []byte, note func(op, word string)) []byte {
 		if !ok {
 			break
 		}
-		note(w.asked[0], word)
+		line, _, _ := cutLine(w.in)
+		note(w.asked[0], word, string(line))
 		w.in, w.asked = rest, w.asked[1:]
 	}
 	return b
@@ -181,4 +182,4 @@ func (w *kafkaWire) request(b []byte) (ops []string) {
 	return ops
 }
 
-func (w *kafkaWire) answer(b []byte, _ func(op, word string)) []byte { return b }
+func (w *kafkaWire) answer(b []byte, _ func(op, word, line string)) []byte { return b }
