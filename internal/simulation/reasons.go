@@ -16,6 +16,7 @@ var reasons = map[string]map[string]string{
 		"rate":              "no sink has a rate limit",
 		"replay":            "a person replays only if receipts have no entry in the stream after an accepted loss",
 		"replayed":          "a person replays only if receipts have no entry in the stream after an accepted loss",
+		"xinfo -ERR":        "only while a shard has no stream, after FLUSHALL",
 		"* -NOSCRIPT":       "only the first call of a process after another server has the shard",
 		"* -OOM":            "only while Redis is full, for scripts that then don't run",
 		"* frozen":          "only a call that is under way while the shard freezes",
