@@ -382,7 +382,7 @@ func TestResolvedLettersExpire(t *testing.T) {
 	b.add(t, 0, 1)
 	b.finish(t, group, 1)
 	tr, _ := b.trimmer(t, group)
-	log := b.keys().Keys.Resolved(group)
+	log := b.keys().Keys.ResolvedLetters(group)
 	record := func(age time.Duration, decision, seq string, n int) {
 		ms := time.Now().Add(-age).UnixMilli()
 		pipe := b.rdb.Pipeline()

@@ -33,7 +33,7 @@ type call struct {
 type result struct {
 	answer  hongbao.Answer
 	err     error
-	verdict walk.Verdict
+	verdict walk.NextStep
 }
 
 func (l *lane) newCall() *call {
@@ -183,7 +183,7 @@ func (c *call) try(ctx context.Context) error {
 	if c.info.durability == hongbao.DurabilityFast && !c.info.codes {
 		return nil
 	}
-	return c.secure(ctx)
+	return c.awaitDurability(ctx)
 }
 
 func (c *call) freeze() {
@@ -227,8 +227,8 @@ func (c *call) readWins(ctx context.Context, full error) ([]hongbao.Answer, erro
 	return answers, nil
 }
 
-// secure waits until the receipts in the answers are as durable as the campaign requires, and adds their codes.
-func (c *call) secure(ctx context.Context) error {
+// awaitDurability waits until the receipts in the answers are as durable as the campaign requires, and adds their codes.
+func (c *call) awaitDurability(ctx context.Context) error {
 	shard := c.lane.shard
 	var receipts [][]hongbao.Receipt
 	var users []string

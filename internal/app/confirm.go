@@ -43,7 +43,7 @@ type Confirmation struct {
 	// Letters are ids of dead letters of sink balance. Packets identify credits in doubt whose letters no longer exist.
 	Letters []string
 	Packets []PacketID
-	Word    Word
+	Word    OperatorDecision
 	stream.Decision
 	// Patience is how long to retry while the remote or the ledger can't be reached.
 	Patience time.Duration
@@ -81,7 +81,7 @@ func (a *App) Confirm(ctx context.Context, o Confirmation) (*Confirmed, error) {
 	e := aboutLetters(ctx, access.ConfirmCredits, &deadletter.Pick{IDs: o.Letters, Filter: pick.Filter}, o.Decision)
 	e.Details["booked"], e.Details["packets"] = o.Word.Verdict == remote.Done, o.Packets
 	err = a.recorded(ctx, e, func(ctx context.Context, _ *access.Entry) error {
-		return a.decides(ctx, configs.SinkBalance, false, confirm)
+		return a.withLettersLock(ctx, configs.SinkBalance, false, confirm)
 	})
 	return report, err
 }
@@ -149,7 +149,7 @@ func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confi
 	}
 	word, asks := o.Word, o.Word.Verdict == remote.Done && a.Config.Remote.Queryable
 	if asks { // the remote's answer counts, not the person's
-		word = Word{}
+		word = OperatorDecision{}
 	}
 	h, err := a.remote(ctx, false, word)
 	if err != nil {
@@ -195,7 +195,7 @@ func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confi
 
 // creditOf returns the pending row of a packet's credit. If the ledger has none, and the remote is asked, it returns
 // the grant of the packet's receipt.
-func (a *App) creditOf(ctx context.Context, h *alarmed, at PacketID, asks bool) (payment.Pending, error) {
+func (a *App) creditOf(ctx context.Context, h *pausingHandler, at PacketID, asks bool) (payment.Pending, error) {
 	rows, err := h.settler.Pending(ctx, 0, hongbao.Grant{Campaign: at.Campaign, Packet: at.Packet - 1}, 1)
 	if err != nil {
 		return payment.Pending{}, err

@@ -38,7 +38,7 @@ func (s *PageSource) describe(step *TrailStep, currency string, unread map[strin
 		case unread[where]:
 			isNot = "It could not be read."
 		}
-		t.Stations = append(t.Stations, model.Station{Name: name, Present: there, Text: isNot})
+		t.Stations = append(t.Stations, model.StoreView{Name: name, Present: there, Text: isNot})
 	}
 	said := func(g *TrailGrant) string {
 		if g == nil {

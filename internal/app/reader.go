@@ -14,7 +14,7 @@ import (
 type CampaignReader struct{ *App }
 
 // Window reads the public data of a campaign.
-func (c CampaignReader) Window(ctx context.Context, id string) (store.Window, error) {
+func (c CampaignReader) Window(ctx context.Context, id string) (store.PublicView, error) {
 	w, err := c.store.Campaign(id).Window(ctx)
 	if errors.Is(err, store.ErrNotInRedis) {
 		err = errors.Join(c.whole(ctx, c.store.Home(id)), err)

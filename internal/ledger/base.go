@@ -100,10 +100,10 @@ const (
 	selectMoved            = `SELECT id, kind, currency, balance - base FROM account WHERE balance <> base AND `
 )
 
-// moved adds up the accounts whose balance differs from their base. An index on them would make it independent of the
+// addChangedAccounts adds up the accounts whose balance differs from their base. An index on them would make it independent of the
 // number of accounts, but each credit would write to the index. PostgreSQL reads its blocks in their order, because an
 // order by key jumps between the blocks.
-func (b *book) moved(ctx context.Context, t txn) error {
+func (b *book) addChangedAccounts(ctx context.Context, t txn) error {
 	row := func(s scan) error { _, err := b.account(s); return err }
 	if b.ledger.dialect.blocks == "" {
 		return eachRange(ctx, t, func(after, last string) error {

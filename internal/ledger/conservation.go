@@ -268,7 +268,7 @@ func sumDebits(ctx context.Context, t txn, campaign string) (amount, grants int6
 // only an account with money or a base has such a part.
 func (b *book) accounts(ctx context.Context, t txn) error {
 	if b.seals && b.suspects == nil {
-		return b.moved(ctx, t)
+		return b.addChangedAccounts(ctx, t)
 	}
 	after := ""
 	return eachPage(ctx, t, `SELECT id, kind, currency, balance FROM account WHERE id > $1 ORDER BY id LIMIT $2`,

@@ -56,7 +56,7 @@ func loadMigrations(files fs.FS, folder string) ([]migration, error) {
 		if _, err := fmt.Sscanf(steps[i].script, "-- lowest: %d\n", &steps[i].lowest); err != nil {
 			return nil, fmt.Errorf("migration %s: want \"-- lowest: VERSION\" as its first line: %w", e.Name(), err)
 		}
-		steps[i].readHead()
+		steps[i].readDirectives()
 	}
 	return steps, nil
 }
@@ -69,9 +69,9 @@ func newest(steps []migration) int64 {
 	return steps[len(steps)-1].version
 }
 
-// readHead reads the optional settings in the head of a script. A script that was rewritten without changing its result
+// readDirectives reads the optional settings in the head of a script. A script that was rewritten without changing its result
 // names its released checksum, because databases and older builds compare it.
-func (m *migration) readHead() {
+func (m *migration) readDirectives() {
 	for line := range strings.Lines(m.script) {
 		if sum, ok := strings.CutPrefix(line, "-- sum: "); ok {
 			m.sum = strings.TrimSpace(sum)

@@ -65,7 +65,7 @@ func (w *world) recover(ctx context.Context, a *app.App) error {
 		if s.Digest == "" {
 			continue
 		}
-		w.note("hongbao recover: shard %d: %v", s.Shard, s.Verdict)
+		w.note("hongbao recover: shard %d: %v", s.Shard, s.ShardReport)
 		if err := sleep(ctx, thinking); err != nil {
 			return err
 		}

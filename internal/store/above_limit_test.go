@@ -34,7 +34,7 @@ func TestGrantAboveTheLimit(t *testing.T) {
 				back()
 				b.begin(t)
 				for range 2 { // a repeat counts nothing twice
-					require.NoError(t, b.k.Regrant(ctx, attempt, run(g)))
+					require.NoError(t, b.k.RestoreGrants(ctx, attempt, run(g)))
 				}
 				b.thaw(t)
 			}

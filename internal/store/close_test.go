@@ -211,7 +211,7 @@ func TestRefundedAndRetired(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, left)
 	}
-	for _, key := range []string{b.k.Keys.Campaign("rain"), b.k.Keys.Stock("rain"), b.k.Keys.Sums("rain", 1), b.k.Keys.Receipts("rain"),
+	for _, key := range []string{b.k.Keys.Campaign("rain"), b.k.Keys.Stock("rain"), b.k.Keys.LoadedTotals("rain", 1), b.k.Keys.Receipts("rain"),
 		b.k.Keys.Counters("rain", "c"),
 		b.k.Keys.Refunded()} {
 		n, err := b.rdb.Exists(t.Context(), key).Result()

@@ -246,7 +246,7 @@ type Reopening struct {
 	// Was is the state in which the caller found the shard. The shard does not open if its state has changed since.
 	Was Frozen
 	// Mark is the owner of the shard. Reopen writes it if Redis has lost the shard.
-	Mark  Mark
+	Mark  Owner
 	Epoch int64 // the new epoch
 	// Last is the last skipped seq. Known is the highest known seq.
 	Last, Known int64

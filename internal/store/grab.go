@@ -33,7 +33,7 @@ type GrabCall struct {
 	FactNames string
 	// Terms are the campaign's terms as Redis last returned them. Grab updates Terms. A caller that passes them to
 	// its next call saves a round trip, until a day or an hour of the limits ends.
-	Terms *Terms
+	Terms *LimitPeriods
 	Grabs []*hongbao.Grab
 	// Generation is the generation whose stock the grabs are granted from; 0 means the first. A place where that
 	// generation is not complete yet answers OutcomeRefilling.
@@ -123,7 +123,7 @@ func allFrozen(n int, answers []hongbao.Answer) []hongbao.Answer {
 
 // noteExpiring records that the counters of the current periods have an expiry. The script sets it with a grant, and
 // later calls can skip that for a minute.
-func noteExpiring(answers []hongbao.Answer, terms *Terms) {
+func noteExpiring(answers []hongbao.Answer, terms *LimitPeriods) {
 	for i := range answers {
 		a := &answers[i]
 		if a.Outcome == hongbao.OutcomeGranted && a.Receipts[0].Time.Equal(a.Time) { // a grant by this call, not a repeated one

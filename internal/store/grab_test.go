@@ -60,7 +60,7 @@ type history struct {
 	r      *rand.Rand
 	m      *model
 	users  int
-	terms  *store.Terms // terms after the latest call
+	terms  *store.LimitPeriods // terms after the latest call
 	seen   map[hongbao.Outcome]int
 	limits map[hongbao.Limit]bool
 	name   string

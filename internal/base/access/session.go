@@ -66,7 +66,7 @@ func (a *Authority) Session(ctx context.Context, id string) (Caller, error) {
 		now := time.Now()
 		s, ok := l.sessions[Hash(id)]
 		k := l.keys[s.Key]
-		if !ok || !now.Before(s.Expires) || k == nil || !k.live(now) || !k.hashed(s.SecretHash, now) {
+		if !ok || !now.Before(s.Expires) || k == nil || !k.live(now) || !k.matches(s.SecretHash, now) {
 			return nil
 		}
 		return k

@@ -15,8 +15,8 @@ import (
 
 // learn processes a script's answer as a producer does: it updates the producer's knowledge of the winners. If all
 // packets are gone and the user is certainly not among the winners, it ends the walk.
-func (w *world) learn(a *agent, g *hongbao.Grab, verdict walk.Verdict, outcome hongbao.Outcome, terms *store.Terms,
-	asked time.Time) walk.Verdict {
+func (w *world) learn(a *agent, g *hongbao.Grab, verdict walk.NextStep, outcome hongbao.Outcome, terms *store.LimitPeriods,
+	asked time.Time) walk.NextStep {
 	said := winners.PlaceAnswer{Outcome: outcome, Asked: asked}
 	if outcome == hongbao.OutcomeSoldOut || outcome == hongbao.OutcomeLimitReached {
 		said.Revision, said.Generation = terms.Revision(), terms.Generation()

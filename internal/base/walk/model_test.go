@@ -60,7 +60,7 @@ type world struct {
 type agent struct {
 	course *walk.Course
 	memory *walk.Memory
-	terms  []*store.Terms
+	terms  []*store.LimitPeriods
 	known  winners.SoldOutCache
 	looks  bool // a task is fetching the filter
 }
@@ -169,7 +169,7 @@ func (w *world) spec(places int) {
 func (w *world) newAgent() *agent {
 	return &agent{
 		course: walk.NewCourse(w.c.ID, len(w.places), w.c.UserHold()), memory: walk.NewMemory(len(w.places)),
-		terms: make([]*store.Terms, len(w.places)),
+		terms: make([]*store.LimitPeriods, len(w.places)),
 	}
 }
 
@@ -217,7 +217,7 @@ func (w *world) grab(a *agent, g *hongbao.Grab) {
 }
 
 // step makes the next call of the walk, as the producer does. w.bug may plant a bug in it.
-func (w *world) step(ctx context.Context, a *agent, k *walk.Walk, g *hongbao.Grab) (hongbao.Answer, walk.Verdict,
+func (w *world) step(ctx context.Context, a *agent, k *walk.Walk, g *hongbao.Grab) (hongbao.Answer, walk.NextStep,
 	error) {
 	asked := w.now
 	if w.bug == "an ended lease" {

@@ -7,13 +7,13 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Verdict says how the runner continues after an answer.
-type Verdict int
+// NextStep says how the runner continues after an answer.
+type NextStep int
 
 // The verdicts. Answered: the answer is final for the grab. Undecided: ask the same place again. Onward: ask the place
 // that Ask returns next.
 const (
-	Answered Verdict = iota
+	Answered NextStep = iota
 	Undecided
 	Onward
 )
@@ -95,7 +95,7 @@ func (w *Walk) place(at int) int {
 
 // Decided processes the answer of the place's script. If the place was empty, the caller must have called Emptied
 // before. Decided may change the answer. If the verdict is Answered, the changed answer is final.
-func (w *Walk) Decided(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
+func (w *Walk) Decided(m *Memory, now time.Time, a *hongbao.Answer) NextStep {
 	w.script = false
 	switch a.Outcome {
 	case hongbao.OutcomeGranted:
@@ -148,7 +148,7 @@ func (w *Walk) hold(receipts []hongbao.Receipt) {
 
 // pass leaves an empty place. At the last place of the newest generation, the answer is sold_out, if it is certain that
 // there is no newer generation.
-func (w *Walk) pass(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
+func (w *Walk) pass(m *Memory, now time.Time, a *hongbao.Answer) NextStep {
 	last := w.at == w.course.places-1
 	if last && w.generation >= m.newest {
 		if w.asked || m.Current(now) {
@@ -175,7 +175,7 @@ func (w *Walk) shuffle() {
 
 // refuse keeps a refusal and starts to read the receipts on the other places. If the user has a receipt there, the
 // answer must contain it instead.
-func (w *Walk) refuse(a *hongbao.Answer) Verdict {
+func (w *Walk) refuse(a *hongbao.Answer) NextStep {
 	if w.course.places == 1 {
 		return Answered
 	}
@@ -186,7 +186,7 @@ func (w *Walk) refuse(a *hongbao.Answer) Verdict {
 }
 
 // next moves to the next place whose receipts are still unread. After the last place, the answer is the refusal.
-func (w *Walk) next(a *hongbao.Answer) Verdict {
+func (w *Walk) next(a *hongbao.Answer) NextStep {
 	if w.looked++; w.looked == w.refused {
 		w.looked++
 	}
@@ -217,7 +217,7 @@ func Won(a *hongbao.Answer, request string) bool {
 
 // Read processes the user's receipts on the place, after an Ask with Receipts. a has the receipts and no outcome. If
 // the verdict is Answered, a has become the final answer.
-func (w *Walk) Read(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
+func (w *Walk) Read(m *Memory, now time.Time, a *hongbao.Answer) NextStep {
 	if a.Outcome == hongbao.OutcomeFrozen {
 		return Undecided
 	}

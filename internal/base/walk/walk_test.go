@@ -38,7 +38,7 @@ func (p *path) ask() walk.Ask {
 
 // decided passes a to the walk as the answer of the current place's script. revision is the newest generation that the
 // place has announced.
-func (p *path) decided(revision int64, a *hongbao.Answer) walk.Verdict {
+func (p *path) decided(revision int64, a *hongbao.Answer) walk.NextStep {
 	p.t.Helper()
 	ask := p.ask()
 	require.False(p.t, ask.Receipts, "it asks for receipts")
@@ -49,7 +49,7 @@ func (p *path) decided(revision int64, a *hongbao.Answer) walk.Verdict {
 }
 
 // read passes the user's receipts on the current place to the walk, which must have asked for them.
-func (p *path) read(receipts ...hongbao.Receipt) (hongbao.Answer, walk.Verdict) {
+func (p *path) read(receipts ...hongbao.Receipt) (hongbao.Answer, walk.NextStep) {
 	p.t.Helper()
 	require.True(p.t, p.ask().Receipts, "it asks for packets")
 	a := hongbao.Answer{Receipts: receipts, Time: p.now}

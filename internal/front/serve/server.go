@@ -32,7 +32,7 @@ type Grabber interface {
 // store.ErrNotInRedis for an unknown campaign.
 type Reader interface {
 	// Window returns the public state of a campaign.
-	Window(ctx context.Context, campaign string) (store.Window, error)
+	Window(ctx context.Context, campaign string) (store.PublicView, error)
 	// Receipts returns the receipts of a user.
 	Receipts(ctx context.Context, campaign, user string) (model.Receipts, error)
 }

@@ -273,7 +273,7 @@ var planted = map[string]struct {
 	"a campaign that vanished": {
 		func(t *testing.T, w *world) {
 			k := w.keys("b")
-			do(t, w.rdb.Del(t.Context(), k.Keys.Campaign("b"), k.Keys.Stock("b"), k.Keys.Sums("b", 1), k.Keys.Receipts("b"),
+			do(t, w.rdb.Del(t.Context(), k.Keys.Campaign("b"), k.Keys.Stock("b"), k.Keys.LoadedTotals("b", 1), k.Keys.Receipts("b"),
 				k.Keys.Counters("b", "c")))
 		},
 		kinds(audit.CampaignMissing), "has settled 20 of its grants",

@@ -272,7 +272,7 @@ func TestRequeueKilled(t *testing.T) {
 	}
 	var log int64
 	for shard := range deadlettertest.Shards {
-		log += w.Redis.XLen(t.Context(), w.Store.Shard(shard).Keys.Resolved("kafka")).Val()
+		log += w.Redis.XLen(t.Context(), w.Store.Shard(shard).Keys.ResolvedLetters("kafka")).Val()
 	}
 	require.Equal(t, int64(4), log, "each letter is resolved once")
 	t.Logf("killed %d times", kills)

@@ -177,7 +177,7 @@ func (r *Recoverer) begin(ctx context.Context, k *store.Shard, z *store.Frozen, 
 	}
 	a := store.Attempt{Epoch: max(z.Epoch, z.Seen.Epoch, state.Epoch, has.Epoch) + 1,
 		Wrote: before.Wrote.UnixMilli(), Token: z.Token, History: z.History}
-	found := restore.Found{Seq: z.Seq, Certain: before.CertainSeq, OnePromotion: before.OnePromotion}
+	found := restore.ShardState{Seq: z.Seq, Certain: before.CertainSeq, OnePromotion: before.OnePromotion}
 	if has.Epoch > 0 { // the earlier attempt may have written events above its floor
 		found.Floors, a.Wrote = append(found.Floors, has.Floor), min(a.Wrote, has.Wrote)
 	}

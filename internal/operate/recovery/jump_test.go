@@ -122,7 +122,7 @@ func TestOpenRefusesAnEpochThatWasSeen(t *testing.T) {
 	w.sawIn(t, 2, 5)
 	found, err := w.shard().Freeze(t.Context())
 	require.NoError(t, err)
-	_, err = w.shard().Reopen(t.Context(), &store.Reopening{Was: found, Mark: store.Mark{Deployment: "test"}, Epoch: 2,
+	_, err = w.shard().Reopen(t.Context(), &store.Reopening{Was: found, Mark: store.Owner{Deployment: "test"}, Epoch: 2,
 		Last: store.ChunkEvents - 1, Known: 10})
 	require.ErrorContains(t, err, "HBRANGE the opening would begin epoch 2, and a process has seen event 5 of epoch 2")
 }

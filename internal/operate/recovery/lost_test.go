@@ -245,7 +245,7 @@ func TestLostCampaignKilledAndTogether(t *testing.T) {
 		},
 		"nothing is left": func(t *testing.T, w *world) { // as if someone had deleted the keys
 			k := w.store.Shard(0)
-			require.NoError(t, w.rdb.Del(t.Context(), k.Keys.Campaign(id), k.Keys.Stock(id), k.Keys.Sums(id, 1), k.Keys.Receipts(id)).Err())
+			require.NoError(t, w.rdb.Del(t.Context(), k.Keys.Campaign(id), k.Keys.Stock(id), k.Keys.LoadedTotals(id, 1), k.Keys.Receipts(id)).Err())
 			w.finish(t)
 		},
 	} {

@@ -216,7 +216,7 @@ func TestOpenedForTheHistoryThatWasLookedAt(t *testing.T) {
 	require.NoError(t, err)
 	found.History = "the one before"
 	opened, err := w.shard().Reopen(t.Context(), &store.Reopening{
-		Was: found, Mark: store.Mark{Deployment: "test"}, Epoch: 2, Last: store.ChunkEvents - 1,
+		Was: found, Mark: store.Owner{Deployment: "test"}, Epoch: 2, Last: store.ChunkEvents - 1,
 	})
 	require.NoError(t, err)
 	require.True(t, opened)
@@ -236,7 +236,7 @@ func TestSeenAtTheLastMoment(t *testing.T) {
 	late := w.store.Over(w.server.Client(t)).Shard(0)
 	_, err = late.Ack(t.Context(), "balance", []stream.SeqRange{{First: 11, Last: 11}}, nil)
 	require.ErrorIs(t, err, store.ErrFrozen)
-	again := &store.Reopening{Was: found, Mark: store.Mark{Deployment: "test"}, Epoch: 2, Last: store.ChunkEvents - 1,
+	again := &store.Reopening{Was: found, Mark: store.Owner{Deployment: "test"}, Epoch: 2, Last: store.ChunkEvents - 1,
 		Known: 10}
 	opened, err := w.shard().Reopen(t.Context(), again)
 	require.NoError(t, err)
@@ -348,7 +348,7 @@ func TestDealtTopUpIsLost(t *testing.T) {
 func TestOpensWithADamagedStock(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	require.NoError(t, w.rdb.Del(t.Context(), w.store.Shard(0).Keys.Sums(id, 1)).Err())
+	require.NoError(t, w.rdb.Del(t.Context(), w.store.Shard(0).Keys.LoadedTotals(id, 1)).Err())
 	w.restart(t, "")
 	w.opens(t)
 }

@@ -2,12 +2,12 @@ package restore
 
 import "time"
 
-// Verdict is what a recoverer has to do next.
-type Verdict int
+// Decision is what a recoverer has to do next.
+type Decision int
 
 // The verdicts.
 const (
-	Wait    Verdict = iota // keep the shard frozen: witnesses may still report
+	Wait    Decision = iota // keep the shard frozen: witnesses may still report
 	Exact                  // restore the known grants, which include every grant that was reported to a user
 	Guarded                // restore the known grants, and withhold packets for grants that no source knows
 )
@@ -23,7 +23,7 @@ type Evidence struct {
 }
 
 // Decide returns the verdict for this evidence.
-func Decide(e Evidence) Verdict {
+func Decide(e Evidence) Decision {
 	switch {
 	case e.Silent == 0 && e.Lines:
 		return Exact

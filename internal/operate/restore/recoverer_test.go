@@ -25,7 +25,7 @@ type recovery struct {
 
 // plan is what a recoverer has read and decided.
 type plan struct {
-	verdict restore.Verdict
+	verdict restore.Decision
 	guard   restore.Guard
 	margin  int64
 	sent    []int // witnesses that have sent everything
@@ -107,7 +107,7 @@ func (r *recovery) take() bool {
 			direct: s.promoted && s.token != d.opened && d.history != "" && s.before == d.history ||
 				was.direct && s.promoted && s.token != was.token && s.before == was.history,
 		}
-		found := restore.Found{Seq: d.seq, Certain: d.certain(), OnePromotion: now.direct}
+		found := restore.ShardState{Seq: d.seq, Certain: d.certain(), OnePromotion: now.direct}
 		if was.attempt != "" && r.bug != "after an unfinished restore, meta.seq is taken as the intact seq" {
 			found.Floors = append(found.Floors, was.intact) // it may have written events above its floor
 		}

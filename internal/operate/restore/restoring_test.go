@@ -36,7 +36,7 @@ func (r *recovery) here() (specs []*spec) {
 // merge is step 5: it merges the known grants.
 func (r *recovery) merge() bool {
 	d := r.s.data
-	claims := restore.Claims{
+	claims := restore.Constraints{
 		Passed:  func(g *hongbao.Grant) bool { return g.Seq <= r.m.intact },
 		LeftOut: r.missed,
 		Limit:   func(id string) int64 { return int64(r.spec(id).limit) },
@@ -48,7 +48,7 @@ func (r *recovery) merge() bool {
 	for _, n := range r.nodes {
 		for _, g := range n.up.data.receipts() {
 			if n != r.n || g.Seq <= r.m.intact {
-				claims.Held = append(claims.Held, g)
+				claims.PassedReceipts = append(claims.PassedReceipts, g)
 			}
 		}
 	}

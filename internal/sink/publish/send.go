@@ -12,7 +12,7 @@ var errStale = errors.New("this process slept: the claim is older than MaxClaimA
 
 // sendResult is the result of sending a batch once or several times.
 type sendResult struct {
-	verdict verdict
+	verdict sendOutcome
 	base    int64 // offset of the first record, if appended
 	err     error // error of the last response
 	// unsure says that an earlier request may have appended the batch, whatever the last response says.

@@ -356,7 +356,7 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	require.ErrorContains(t, cfg.Check(), "Margin")
 	cfg = testConfig("http://x")
 	require.NoError(t, cfg.Check())
-	for _, verdict := range []Verdict{Done, Rejected} { // not allowed for a queryable remote
+	for _, verdict := range []CreditOutcome{Done, Rejected} { // not allowed for a queryable remote
 		cfg.Verified = verdict
 		require.ErrorContains(t, cfg.Check(), "Verified")
 	}

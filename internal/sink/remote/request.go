@@ -16,7 +16,7 @@ import (
 
 // result is the verdict on one credit, with the reason.
 type result struct {
-	verdict Verdict
+	verdict CreditOutcome
 	err     error
 	// outage says that the failure concerns the whole remote.
 	outage bool

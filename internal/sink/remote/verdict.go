@@ -4,21 +4,21 @@ import (
 	"net/http"
 )
 
-// Verdict is the conclusion from a response about one credit.
-type Verdict string
+// CreditOutcome is the conclusion from a response about one credit.
+type CreditOutcome string
 
 // The verdicts.
 const (
-	NotSent  Verdict = "NOT_SENT"
-	Done     Verdict = "DONE"
-	Rejected Verdict = "REJECTED"
-	Wait     Verdict = "WAIT"
-	Unknown  Verdict = "UNKNOWN"
+	NotSent  CreditOutcome = "NOT_SENT"
+	Done     CreditOutcome = "DONE"
+	Rejected CreditOutcome = "REJECTED"
+	Wait     CreditOutcome = "WAIT"
+	Unknown  CreditOutcome = "UNKNOWN"
 )
 
 // ofStatus has the verdict for each status of a response to a request for a credit. All other statuses are Unknown.
 // This includes redirects, because some systems answer 303 after they have booked.
-var ofStatus = map[int]Verdict{
+var ofStatus = map[int]CreditOutcome{
 	http.StatusOK:      Done, // only if the response repeats the credit
 	http.StatusCreated: Done, // likewise
 
@@ -77,7 +77,7 @@ var (
 
 // verdictOf returns the verdict for a status and an error code. If the remote is neither idempotent nor queryable, a
 // Wait status could hide a booked credit. Only status 429 says that the remote has not started.
-func (c *Config) verdictOf(status int, code string) Verdict {
+func (c *Config) verdictOf(status int, code string) CreditOutcome {
 	v, known := ofStatus[status]
 	switch {
 	case !known:

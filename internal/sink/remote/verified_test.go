@@ -11,7 +11,7 @@ import (
 )
 
 // verified configures a verdict that a person has just verified.
-func verified(v Verdict) func(*Config) {
+func verified(v CreditOutcome) func(*Config) {
 	return func(c *Config) {
 		if c.Verified = v; v == NotSent {
 			c.VerifiedAt = time.Now()
@@ -76,7 +76,7 @@ func TestToldWhatIsNotSo(t *testing.T) {
 	}
 	t.Run("the remote repeats", func(t *testing.T) {
 		t.Parallel()
-		for _, v := range []Verdict{Done, NotSent} {
+		for _, v := range []CreditOutcome{Done, NotSent} {
 			b, l := dark(t, repeats)
 			require.Nil(t, newHandler(t, b, l, repeats, verified(v)).Handle(t.Context(), grants(1, 1)))
 			b.holds(t, grants(1, 1))
@@ -95,7 +95,7 @@ func TestToldWhatIsNotSo(t *testing.T) {
 	})
 	t.Run("the ledger has the packet for another", func(t *testing.T) {
 		t.Parallel()
-		for _, v := range []Verdict{Done, NotSent} {
+		for _, v := range []CreditOutcome{Done, NotSent} {
 			b, l := newBank(t), newBooks()
 			list := grants(1, 1)
 			require.Nil(t, newHandler(t, b, l, neither).Handle(t.Context(), list))
