@@ -111,7 +111,7 @@ func (s *shard) parkOrDeadLetter(ctx context.Context, it *item, results []error,
 	unanswered, attempts := 0, it.Attempt-1
 	for i, err := range results {
 		err = s.orPaused(&it.open[i], err)
-		held := hongbao.IsHeld(err)
+		held := hongbao.IsWaiting(err)
 		switch {
 		case err == nil:
 		case errors.Is(err, errUnanswered):

@@ -50,7 +50,7 @@ func (s *shard) readCampaigns(ctx context.Context) {
 		c := &list[i]
 		switch {
 		case c.Paused:
-			s.campaigns.paused[c.Campaign] = hongbao.Heldf("%w, by %q since %s: %q", errCampaignPaused, c.By,
+			s.campaigns.paused[c.Campaign] = hongbao.Waitingf("%w, by %q since %s: %q", errCampaignPaused, c.By,
 				c.At.UTC().Format(time.RFC3339), c.Why)
 		case before[c.Campaign] != nil:
 			s.c.letters.forget(c.Campaign) // an operator resumed the campaign: start counting again
@@ -63,7 +63,7 @@ func (s *shard) readCampaigns(ctx context.Context) {
 // orPaused returns err, the result of the grant, or the reason to wait if the grant failed and its campaign is paused
 // now. The campaign may have been paused by letters of the same batch.
 func (s *shard) orPaused(g *hongbao.Grant, err error) error {
-	if err == nil || errors.Is(err, errUnanswered) || hongbao.IsHeld(err) {
+	if err == nil || errors.Is(err, errUnanswered) || hongbao.IsWaiting(err) {
 		return err
 	}
 	return cmp.Or(s.campaigns.pauseReason(g.Campaign), err)

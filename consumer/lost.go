@@ -123,7 +123,7 @@ func (w *watched) findLost(ctx context.Context, k *store.Shard, g *store.GroupLa
 		w.pending = nil
 		return err
 	}
-	held, beyond, err := k.Held(ctx, g.Name, mostPending, w.pending)
+	held, beyond, err := k.PendingEvents(ctx, g.Name, mostPending, w.pending)
 	if err != nil {
 		return err
 	}

@@ -41,14 +41,14 @@ var ErrFenced = errors.New("the claim was taken over by another caller")
 type State string
 
 // The states of a message id. Free means that nobody has claimed the message. Mine means that the caller has the
-// claim and must push. Done means that the message was pushed. Held means that another caller is pushing it. InDoubt
+// claim and must push. Done means that the message was pushed. InProgress means that another caller is pushing it. InDoubt
 // means that a caller claimed the message and did not report the result within the lease, so the message may have
 // been pushed.
 const (
 	Free    State = "free"
 	Mine    State = "mine"
 	Done    State = "done"
-	Held    State = "held"
+	InProgress    State = "held"
 	InDoubt State = "in_doubt"
 )
 

@@ -48,7 +48,7 @@ func (c *call) begin() {
 	c.batch, c.req.Grabs = c.batch[:0], c.req.Grabs[:0]
 	c.req.FactNames, c.req.Currency = c.info.factNames, c.info.currency
 	c.req.Terms = c.lane.terms.Load()
-	c.held, c.req.Held = c.held[:0], nil
+	c.held, c.req.TimesElsewhere = c.held[:0], nil
 }
 
 // takes reports whether a grab with this ask can join the batch. The first grab of a batch sets the ask.
@@ -64,9 +64,9 @@ func (c *call) takes(ask walk.Ask) bool {
 
 func (c *call) add(w *waiter) {
 	c.batch, c.req.Grabs = append(c.batch, w), append(c.req.Grabs, &w.grab)
-	held := w.walk.Held()
-	if c.held = append(c.held, held); len(held) > 0 || c.req.Held != nil {
-		c.req.Held = c.held
+	held := w.walk.PassedReceipts()
+	if c.held = append(c.held, held); len(held) > 0 || c.req.TimesElsewhere != nil {
+		c.req.TimesElsewhere = c.held
 	}
 }
 

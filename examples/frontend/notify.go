@@ -64,7 +64,7 @@ func NotifyOnce(once *dedup.Once, post func(ctx context.Context, id string, mess
 		switch {
 		case err != nil:
 			return err
-		case state == dedup.Held:
+		case state == dedup.InProgress:
 			return hongbao.Outagef(hongbao.ClassTransient, "another subscriber is sending %s", id)
 		case state == dedup.InDoubt:
 			return hongbao.Errorf(hongbao.ClassPermanent,

@@ -245,7 +245,7 @@ func (t *trailSearch) receiptsOn(ctx context.Context, shard *store.Shard, user s
 			return false, err
 		}
 	}
-	h, err := shard.UserHeld(ctx, t.q.Campaign, user)
+	h, err := shard.UserReceipts(ctx, t.q.Campaign, user)
 	if errors.Is(err, store.ErrNotInRedis) && !errors.Is(err, store.ErrLost) {
 		return false, nil
 	}

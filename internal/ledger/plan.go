@@ -13,7 +13,7 @@ import (
 func (l *Ledger) Plan(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, []campaign.TopUp, error) {
 	c, stored, err := l.CampaignWithTopUps(ctx, id)
 	if errors.Is(err, ErrNoCampaign) { // a held grant takes no attempt
-		err = hongbao.Heldf("campaign %s: %w, its grants wait: check that ledger.dsn names the right ledger and no older copy",
+		err = hongbao.Waitingf("campaign %s: %w, its grants wait: check that ledger.dsn names the right ledger and no older copy",
 			id, ErrNoCampaign)
 	}
 	return c.Spec, c.Seed, Draws(&c, stored), err

@@ -300,7 +300,7 @@ func testRefundAdded(t *testing.T, f *fixture) {
 	f.settles(t, grantsOf("rain", 1, 12)...)
 	_, err := f.ledger.Refund(t.Context(), []stream.Entry{closeOf("rain", 10, 10)}, 0)
 	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "the close does not count the added packets: %v", err)
-	held, err := f.ledger.Held(t.Context(), "rain")
+	held, err := f.ledger.Position(t.Context(), "rain")
 	require.NoError(t, err)
 	require.EqualValues(t, 3, held.Left)
 	sums, err := f.ledger.Day(t.Context(), Day{"rain", time.UnixMilli(0), time.Now().Add(time.Hour)},

@@ -180,10 +180,10 @@ func TestRefundedAndRetired(t *testing.T) {
 	require.ErrorContains(t, err, "it is open, only a refunded one")
 
 	closed := b.closed(t, "rain", 5, 2)
-	held, err := b.k.UserHeld(t.Context(), "rain", "u1")
+	held, err := b.k.UserReceipts(t.Context(), "rain", "u1")
 	require.NoError(t, err)
 	require.Len(t, held.Receipts, 1)
-	none, err := b.k.UserHeld(t.Context(), "rain", "u9")
+	none, err := b.k.UserReceipts(t.Context(), "rain", "u9")
 	require.NoError(t, err)
 	require.Empty(t, none.Receipts)
 	at, err := b.k.Refunded(t.Context(), "rain")
@@ -218,7 +218,7 @@ func TestRefundedAndRetired(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, n, key)
 	}
-	_, err = b.k.UserHeld(t.Context(), "rain", "u1")
+	_, err = b.k.UserReceipts(t.Context(), "rain", "u1")
 	require.ErrorIs(t, err, store.ErrNotInRedis)
 }
 

@@ -38,9 +38,9 @@ type GrabCall struct {
 	// Generation is the generation whose stock the grabs are granted from; 0 means the first. A place where that
 	// generation is not complete yet answers OutcomeRefilling.
 	Generation int64
-	// Held has, for each grab, the times of its user's receipts on other places. They count against the limits by
+	// TimesElsewhere has, for each grab, the times of its user's receipts on other places. They count against the limits by
 	// user. It is nil if no user has receipts elsewhere.
-	Held [][]time.Time
+	TimesElsewhere [][]time.Time
 }
 
 // FactsError says that the call does not have the facts that the campaign's limits count by. No grab was decided.
@@ -72,9 +72,9 @@ func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answ
 		return nil, hongbao.Errorf(hongbao.ClassPermanent, "a call of grabs was refused before anything was touched: its bound "+
 			"of the backlog is %d events", call.MaxBacklog)
 	}
-	if call.Generation < 0 || call.Generation > MaxGenerations || call.Held != nil && len(call.Held) != len(call.Grabs) {
+	if call.Generation < 0 || call.Generation > MaxGenerations || call.TimesElsewhere != nil && len(call.TimesElsewhere) != len(call.Grabs) {
 		return nil, hongbao.Errorf(hongbao.ClassPermanent, "a call of %d grabs was refused before anything was touched: it "+
-			"asks for generation %d and has %d users' receipts", len(call.Grabs), call.Generation, len(call.Held))
+			"asks for generation %d and has %d users' receipts", len(call.Grabs), call.Generation, len(call.TimesElsewhere))
 	}
 	if call.Terms == nil || call.Terms.factNames != call.FactNames {
 		call.Terms = noTerms
@@ -161,7 +161,7 @@ func grabArgs(call *GrabCall, seen Sight) []any {
 	head := make([]byte, 0, 49+len(terms.byFact)*(8+n)+len(terms.texts))
 	head = append(head, byte(n), byte(terms.byUser), byte(len(terms.byFact)),
 		bit(distinct), bit(traces), bit(terms.oneEach), bit(time.Now().UnixNano() >= terms.expiring.Load()),
-		generation, bit(call.Held != nil), byte(min(max(call.MaxBacklog/lookAtBacklog, 1), 255)))
+		generation, bit(call.TimesElsewhere != nil), byte(min(max(call.MaxBacklog/lookAtBacklog, 1), 255)))
 	head = appendNumber(head, seen.Epoch, 7)
 	head = appendNumber(head, seen.Seq, 7)
 	for _, ms := range []int64{terms.from, terms.since, terms.until} {
@@ -185,7 +185,7 @@ func grabArgs(call *GrabCall, seen Sight) []any {
 			}
 		}
 	}
-	for _, times := range call.Held {
+	for _, times := range call.TimesElsewhere {
 		args = append(args, terms.sinceStart(times))
 	}
 	for i := range terms.byFact {
@@ -329,7 +329,7 @@ func (p *grabParser) answer(text string, i int) (hongbao.Answer, error) {
 	case "":
 		return a, errors.New("no such outcome")
 	case hongbao.OutcomeAlreadyGranted:
-		if text == "a" && (p.call.Held == nil || len(p.call.Held[i]) == 0) {
+		if text == "a" && (p.call.TimesElsewhere == nil || len(p.call.TimesElsewhere[i]) == 0) {
 			return a, errors.New("already granted, and no receipt")
 		}
 		fallthrough

@@ -162,10 +162,10 @@ func (k *Shard) RaiseDoneFloor(ctx context.Context, from, to int64, groups []str
 	return nil
 }
 
-// Held returns the events of a group's oldest pending entries, by entry id, for at most count entries. It omits
+// PendingEvents returns the events of a group's oldest pending entries, by entry id, for at most count entries. It omits
 // entries that are unreadable or no longer in the stream. The result is only complete for events below beyond.
 // Entries in known, an earlier result, are not read again.
-func (k *Shard) Held(ctx context.Context, group string, count int64, known map[string]stream.SeqRange) (
+func (k *Shard) PendingEvents(ctx context.Context, group string, count int64, known map[string]stream.SeqRange) (
 	held map[string]stream.SeqRange, beyond int64, err error,
 ) {
 	rows, err := k.rdb.XPendingExt(ctx, &redis.XPendingExtArgs{Stream: k.Keys.Events(), Group: group, Start: "-", End: "+",

@@ -114,7 +114,7 @@ func TestSinksAreMeasured(t *testing.T) {
 	t.Parallel()
 	s := New("work", "v1", "rain")
 	w := s.Sinks()
-	errs := stub{nil, hongbao.Heldf("later"), hongbao.Outagef(hongbao.ClassTransient, "down"),
+	errs := stub{nil, hongbao.Waitingf("later"), hongbao.Outagef(hongbao.ClassTransient, "down"),
 		hongbao.Errorf(hongbao.ClassPermanent, "never"), errors.New("who knows")}
 	require.Equal(t, []error(errs), w.Handler("kafka", errs).Handle(t.Context(), make([]hongbao.Grant, 5)))
 	require.Nil(t, w.Handler("balance", stub(nil)).Handle(t.Context(), []hongbao.Grant{{Shard: 4}, {Shard: 4}, {Shard: 4}}))

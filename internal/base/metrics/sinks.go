@@ -121,7 +121,7 @@ func (m *measured) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 
 func result(err error) string {
 	switch {
-	case hongbao.IsHeld(err):
+	case hongbao.IsWaiting(err):
 		return "held"
 	case hongbao.IsOutage(err):
 		return "outage"

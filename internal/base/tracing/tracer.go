@@ -134,7 +134,7 @@ func failed(span trace.Span, err error) {
 	}
 	class := hongbao.ClassOf(err).String()
 	switch {
-	case hongbao.IsHeld(err):
+	case hongbao.IsWaiting(err):
 		class = "held"
 	case hongbao.IsOutage(err):
 		class = "outage"

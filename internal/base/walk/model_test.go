@@ -244,8 +244,8 @@ func (w *world) step(ctx context.Context, a *agent, k *walk.Walk, g *hongbao.Gra
 	call := &store.GrabCall{
 		Campaign: w.c.ID, MaxBacklog: 1e9, Terms: a.terms[ask.Place], Grabs: []*hongbao.Grab{g}, Generation: ask.Generation,
 	}
-	if held := k.Held(); len(held) > 0 && w.bug != "packets on other places" {
-		call.Held = [][]time.Time{held}
+	if held := k.PassedReceipts(); len(held) > 0 && w.bug != "packets on other places" {
+		call.TimesElsewhere = [][]time.Time{held}
 	}
 	answers, err := place.Grab(ctx, call, nil)
 	a.terms[ask.Place] = call.Terms

@@ -28,14 +28,14 @@ type Walk struct {
 	script        bool // ask the script of the current place, not only for receipts
 
 	order   []uint8 // empty until the user leaves their first place
-	held    []held
+	held    []passed
 	looked  int // index of the last place whose receipts were read after a refusal
 	refused int // index of the place that refused
 	refusal *hongbao.Answer
 }
 
-// held has the times at which the user got the packets on a place, as reported when the walk left the place.
-type held struct {
+// passed has the times at which the user got the packets on a place, as reported when the walk left the place.
+type passed struct {
 	place int
 	times []time.Time
 }
@@ -75,8 +75,8 @@ func (w *Walk) Ask(m *Memory, now time.Time) Ask {
 // Place returns the current place of the walk.
 func (w *Walk) Place() int { return w.Ask(nil, time.Time{}).Place }
 
-// Held returns when the user got the packets on other places, as each place reported when the walk left it.
-func (w *Walk) Held() []time.Time {
+// PassedReceipts returns when the user got the packets on other places, as each place reported when the walk left it.
+func (w *Walk) PassedReceipts() []time.Time {
 	var times []time.Time
 	for _, h := range w.held {
 		if h.place != w.place(w.at) {
@@ -138,11 +138,11 @@ func (w *Walk) hold(receipts []hongbao.Receipt) {
 	if len(receipts) == 0 {
 		return // receipts never disappear, so an earlier visit cannot have found any
 	}
-	h := held{place: w.place(w.at), times: make([]time.Time, len(receipts))}
+	h := passed{place: w.place(w.at), times: make([]time.Time, len(receipts))}
 	for i := range receipts {
 		h.times[i] = receipts[i].Time
 	}
-	w.held = slices.DeleteFunc(w.held, func(o held) bool { return o.place == h.place })
+	w.held = slices.DeleteFunc(w.held, func(o passed) bool { return o.place == h.place })
 	w.held = append(w.held, h)
 }
 

@@ -47,7 +47,7 @@ func (r *Recoverer) judge(ctx context.Context, v *ShardReport, f *facts) (kept [
 		}
 	}
 	kept, lost := restore.Merge(missing, restore.Constraints{
-		Passed: func(g *hongbao.Grant) bool { return f.place(g) <= v.Redis }, PassedReceipts: held,
+		Passed: func(g *hongbao.Grant) bool { return f.place(g) <= v.Redis }, Fixed: held,
 		Withheld: func(campaign string, number int64) bool { return v.withheld[campaign][number] },
 		LeftOut:  func(*hongbao.Grant) bool { return false },
 		Limit:    func(id string) int64 { return v.here[id].limit },

@@ -30,8 +30,8 @@ type Known struct {
 type Constraints struct {
 	// Passed reports whether a grant's seq is not above the intact seq.
 	Passed func(g *hongbao.Grant) bool
-	// PassedReceipts has the grants that stay in any case: receipts up to the intact seq, and receipts on other places.
-	PassedReceipts []hongbao.Grant
+	// Fixed has the grants that stay in any case: receipts up to the intact seq, and receipts on other places.
+	Fixed []hongbao.Grant
 	// Withheld reports whether an earlier restore has withheld this packet.
 	Withheld func(campaign string, packet int64) bool
 	// LeftOut reports whether an earlier opening left out this grant, which belongs to a campaign with several places.
@@ -69,8 +69,8 @@ func Merge(known []Known, c Constraints) (kept, lost []Known) {
 		requests[holder{g.Campaign, g.User, g.RequestID}] = true
 		users[holder{g.Campaign, g.User, ""}]++
 	}
-	for i := range c.PassedReceipts {
-		take(&c.PassedReceipts[i])
+	for i := range c.Fixed {
+		take(&c.Fixed[i])
 	}
 	for _, k := range known {
 		rival, dealt := packets[packet{k.Campaign, k.Packet}]

@@ -55,7 +55,7 @@ func grantOf(seq, epoch, packet int64, user, request string) hongbao.Grant {
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	claims := restore.Constraints{
-		Passed: func(g *hongbao.Grant) bool { return g.Seq <= 10 }, PassedReceipts: []hongbao.Grant{grantOf(9, 1, 1, "u1", "r1")},
+		Passed: func(g *hongbao.Grant) bool { return g.Seq <= 10 }, Fixed: []hongbao.Grant{grantOf(9, 1, 1, "u1", "r1")},
 		Withheld: func(_ string, packet int64) bool { return packet == 3 },
 		LeftOut:  func(g *hongbao.Grant) bool { return g.User == "gone" },
 		Limit:    func(string) int64 { return 1 },

@@ -48,7 +48,7 @@ func (r *recovery) merge() bool {
 	for _, n := range r.nodes {
 		for _, g := range n.up.data.receipts() {
 			if n != r.n || g.Seq <= r.m.intact {
-				claims.PassedReceipts = append(claims.PassedReceipts, g)
+				claims.Fixed = append(claims.Fixed, g)
 			}
 		}
 	}

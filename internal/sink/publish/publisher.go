@@ -103,7 +103,7 @@ func (p *Publisher) Handle(ctx context.Context, grants []hongbao.Grant) []error 
 	defer s.unlock()
 	for idle := 0; len(c.left) > 0; idle++ {
 		if idle == maxIdleRounds {
-			c.fail(hongbao.Heldf("claims of %s change owners too fast: gave up after %d rounds", p.where(s.partition),
+			c.fail(hongbao.Waitingf("claims of %s change owners too fast: gave up after %d rounds", p.where(s.partition),
 				maxIdleRounds))
 			break
 		}

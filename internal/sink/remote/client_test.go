@@ -250,7 +250,7 @@ func TestRefusedAltogether(t *testing.T) {
 		errs := newHandler(t, b, l).Handle(t.Context(), grants(1, 2))
 		for i, err := range errs {
 			require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
-			require.True(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "%v", err)
+			require.True(t, hongbao.IsWaiting(err) || hongbao.IsOutage(err), "%v", err)
 			require.NotEqual(t, hongbao.IsOutage(errs[1-i]), hongbao.IsOutage(err), "only the second refusal shows an outage")
 		}
 		require.Zero(t, l.left())

@@ -154,7 +154,7 @@ func (h *Handler) mayBeBooked(it *item, p *payment.Pending, batch int64) bool {
 		return false
 	}
 	if !p.Taken {
-		it.err = hongbao.Heldf("credit %s was requested %s ago by a worker that may still be active", it.credit.Reference,
+		it.err = hongbao.Waitingf("credit %s was requested %s ago by a worker that may still be active", it.credit.Reference,
 			p.Idle)
 		return false
 	}

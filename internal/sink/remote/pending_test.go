@@ -49,7 +49,7 @@ func TestAnotherWorkerWhileSending(t *testing.T) {
 				}
 				b.set(nil)
 				other := newHandler(t, b, l, change)
-				require.True(t, hongbao.IsHeld(other.Handle(t.Context(), grants(1, 1))[0]))
+				require.True(t, hongbao.IsWaiting(other.Handle(t.Context(), grants(1, 1))[0]))
 				if killed { // the first worker can't record the result
 					l.fails(ledgerDown)
 				}

@@ -55,9 +55,9 @@ func (h *Handler) failed(it *item, class hongbao.Class, how string) error {
 	case it.last.outage:
 		return hongbao.Outagef(class, "credit %s %s: %w", it.credit.Reference, how, it.last.err)
 	case it.last.late:
-		return hongbao.Heldf("credit %s %s: no request slot was free in time: %w", it.credit.Reference, how, it.last.err)
+		return hongbao.Waitingf("credit %s %s: no request slot was free in time: %w", it.credit.Reference, how, it.last.err)
 	case it.last.waits:
-		return hongbao.Heldf("credit %s %s, and no credit of another account has succeeded yet, so the refusal may concern "+
+		return hongbao.Waitingf("credit %s %s, and no credit of another account has succeeded yet, so the refusal may concern "+
 			"this account or all: %w",
 			it.credit.Reference, how, it.last.err)
 	}
