@@ -69,8 +69,8 @@ func Outagef(c Class, format string, args ...any) error {
 	return &Error{Class: c, Outage: true, err: fmt.Errorf(format, args...)}
 }
 
-// Waitingf returns a ClassTransient error with Held set. It is for Handlers: a subscriber counts an attempt for it. Its
-// arguments are those of fmt.Errorf.
+// Waitingf returns a ClassTransient error with Waiting set. It is for Handlers: a subscriber counts an attempt for it.
+// Its arguments are those of fmt.Errorf.
 func Waitingf(format string, args ...any) error {
 	return &Error{Class: ClassTransient, Waiting: true, err: fmt.Errorf(format, args...)}
 }
@@ -95,7 +95,7 @@ func IsOutage(err error) bool {
 	return errors.As(err, &e) && e.Outage
 }
 
-// IsWaiting reports whether err has Held set.
+// IsWaiting reports whether err has Waiting set.
 func IsWaiting(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Waiting

@@ -135,8 +135,8 @@ func kindOf(g *hongbao.Grant, why error) letterKind {
 }
 
 // countLetter counts a letter, and pauses its campaign for the sink when Config.PauseLetters letters of one kind came
-// within a minute. If the pause fails on a shard, the next letter tries it again. Letters that wait for one decision of a
-// person do not count: the campaign's other grants are not affected.
+// within a minute. If the pause fails on a shard, the next letter tries it again. Letters that wait for one decision of
+// a person do not count: the campaign's other grants are not affected.
 func (s *shard) countLetter(ctx context.Context, g *hongbao.Grant, why error) {
 	if s.cfg.PauseLetters == 0 || hongbao.IsUndecided(why) {
 		return

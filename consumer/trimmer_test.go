@@ -374,8 +374,8 @@ func TestBusyBoundEndToEnd(t *testing.T) {
 	s.onceEach(t, packets)
 }
 
-// The records of requeued letters expire, and those of dropped whole entries. The records of dropped grants lose the user,
-// and stay, because audit and replay need them.
+// The records of requeued letters expire, and those of dropped whole entries. The records of dropped grants lose the
+// user, and stay, because audit and replay need them.
 func TestResolvedLettersExpire(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

@@ -58,15 +58,15 @@ func (l *lane) remember(c *call) {
 // further places. The caller holds mu.
 func (l *lane) decided(c *call, w *waiter, now time.Time, a *hongbao.Answer) walk.NextStep {
 	soldOut := a.Outcome == hongbao.OutcomeSoldOut
-	verdict := w.walk.Decided(l.memory, now, a)
+	step := w.walk.Decided(l.memory, now, a)
 	if !soldOut {
-		return verdict
+		return step
 	}
-	if verdict == walk.Onward && l.known.CertainlySoldOut(w.grab.User, now) {
+	if step == walk.Onward && l.known.CertainlySoldOut(w.grab.User, now) {
 		return walk.Answered
 	}
 	l.lookForFilter(c.req.Terms, now)
-	return verdict
+	return step
 }
 
 // lookForFilter starts to fetch the filter of the winners in the background, once all places are empty. The caller

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Held counts only the entries in the hands of workers. Parked entries count as pending, but not as held.
+// InWork counts only the entries in the hands of workers. Parked entries count as pending, but not as in work.
 func TestEntriesInHandAreNotTheParkedOnes(t *testing.T) {
 	t.Parallel()
 	a := &App{Config: &configs.Config{}}

@@ -170,8 +170,8 @@ func (a *App) grantHole(ctx context.Context, o HoleGrant) (g hongbao.Grant, err 
 // aboveLimit is the detail of a journal entry which says that HoleGrant.AboveLimit was set.
 const aboveLimit = "above_limit"
 
-// grantedAboveLimit returns how many packets of a campaign a person has granted to each user above the campaign's limit,
-// from the journal. A grant whose journal entry is lost counts as soon as the person repeats the command.
+// grantedAboveLimit returns how many packets of a campaign a person has granted to each user above the campaign's
+// limit, from the journal. A grant whose journal entry is lost counts as soon as the person repeats the command.
 func (a *App) grantedAboveLimit(ctx context.Context, campaign string) (map[string]int64, error) {
 	seen, users := map[HoleAgain]bool{}, map[string]int64{}
 	err := a.eachGranted(ctx, campaign, func(e *access.Entry, g HoleAgain) {

@@ -90,8 +90,8 @@ func (a *App) DropLetters(ctx context.Context, pick deadletter.Pick, who stream.
 	return report, err
 }
 
-// withLettersLock runs do under a lock for the sink's dead letters. Otherwise another process could deliver a letter that this
-// process drops. A dry run needs no lock.
+// withLettersLock runs do under a lock for the sink's dead letters. Otherwise another process could deliver a letter
+// that this process drops. A dry run needs no lock.
 func (a *App) withLettersLock(ctx context.Context, sink string, dryRun bool, do func(context.Context) error) error {
 	if dryRun {
 		return do(ctx)

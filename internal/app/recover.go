@@ -191,13 +191,13 @@ func (a *App) recover(ctx context.Context, opts RecoverOptions) (*Recovery, erro
 		return nil, err
 	}
 	defer stop()
-	verdicts, err := r.Verdicts(ctx)
+	reports, err := r.Reports(ctx)
 	if err != nil {
 		return nil, err
 	}
 	a.redisOpen.Store(true) // the ledger may be excluded: the journal's entry then waits in Redis
 	out, lost := &Recovery{}, 0
-	for _, v := range verdicts {
+	for _, v := range reports {
 		s := &ShardLoss{ShardReport: v}
 		if v.Frozen && (v.Lost() || opts.WithoutTopic || opts.WithoutLedger) {
 			if err := a.cost(ctx, r, s, &opts); err != nil {

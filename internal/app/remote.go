@@ -29,7 +29,7 @@ func (a *App) remote(ctx context.Context, again bool, word OperatorDecision) (*p
 	if a.Allows(configs.UnsafeRemoteToken) && strings.HasPrefix(rc.URL, "http://") {
 		a.log.Warn("unsafe.allow: remote.token is sent in clear text")
 	}
-	rc.Replay, rc.Verified, rc.VerifiedAt = again, word.Verdict, word.At
+	rc.Replay, rc.Verified, rc.VerifiedAt = again, word.Outcome, word.At
 	h, err := remote.New(rc, &planned{plans, a}, settler)
 	if err != nil {
 		return nil, err
@@ -121,6 +121,6 @@ func (p *planned) Currency(ctx context.Context, id string) (string, error) {
 
 // OperatorDecision is a person's decision about credits at the remote; see remote.Config.
 type OperatorDecision struct {
-	Verdict remote.CreditOutcome
+	Outcome remote.CreditOutcome
 	At      time.Time
 }

@@ -112,7 +112,7 @@ func (a *App) checkTopic(ctx context.Context, l *publish.Log, topic string,
 type campaignSource struct {
 	app *App
 
-	mu    turn.Lock                // held while a campaign is read
+	mu    turn.Lock                        // held while a campaign is read
 	terms map[string]publish.CampaignFacts // of the campaigns that were found so far
 }
 

@@ -17,10 +17,10 @@ import (
 // Begin records durably, outside of Redis, that the caller is about to request credits from a remote. grants must not
 // contain a packet twice.
 //
-// held has the grants that the ledger has for these packets: in table grants, or in quarantine with the same facts. Only
-// a replay may request their credits, except those with Aside, which no caller may request. before has the credits that
-// were pending already and may be booked; Begin has taken over those with Taken. All other grants are pending from now
-// on, and certainly no credit was requested for them.
+// held has the grants that the ledger has for these packets: in table grants, or in quarantine with the same facts.
+// Only a replay may request their credits, except those with Aside, which no caller may request. before has the credits
+// that were pending already and may be booked; Begin has taken over those with Taken. All other grants are pending from
+// now on, and certainly no credit was requested for them.
 //
 // If a fence leaves out a grant that is neither held nor pending, Begin refuses all grants with ErrFenced. After an
 // error nothing has changed, unless the class is Unknown.

@@ -38,8 +38,8 @@ type GrabCall struct {
 	// Generation is the generation whose stock the grabs are granted from; 0 means the first. A place where that
 	// generation is not complete yet answers OutcomeRefilling.
 	Generation int64
-	// TimesElsewhere has, for each grab, the times of its user's receipts on other places. They count against the limits by
-	// user. It is nil if no user has receipts elsewhere.
+	// TimesElsewhere has, for each grab, the times of its user's receipts on other places. They count against the limits
+	// by user. It is nil if no user has receipts elsewhere.
 	TimesElsewhere [][]time.Time
 }
 

@@ -217,8 +217,8 @@ func (k *Shard) RestoreGrants(ctx context.Context, a Attempt, runs ...Run) error
 // markRuns is how many runs one script call marks.
 const markRuns = 500
 
-// SetDone sets the done bits of events that a sink has received. It leaves out events in open claims of the sink. done is
-// the name of the bits: the sink's, or another one under which its claims keep done bits.
+// SetDone sets the done bits of events that a sink has received. It leaves out events in open claims of the sink. done
+// is the name of the bits: the sink's, or another one under which its claims keep done bits.
 func (k *Shard) SetDone(ctx context.Context, a Attempt, sink, done string, events []stream.SeqRange) error {
 	for some := range slices.Chunk(events, markRuns) {
 		m := newMarks(k.Keys, done, []string{k.Keys.Meta(), k.Keys.Claims(sink)}, some)

@@ -114,8 +114,8 @@ func TestGrantsComeBack(t *testing.T) {
 	require.ErrorIs(t, b.k.RestoreGrants(t.Context(), at, run(evidence[0])), store.ErrAttemptOver)
 }
 
-// A grant that gets a new seq is put back after later grants. The user's receipts stay in ascending order of time, because
-// limits per day and hour look at the last ones.
+// A grant that gets a new seq is put back after later grants. The user's receipts stay in ascending order of time,
+// because limits per day and hour look at the last ones.
 func TestReceiptsStayInOrderOfTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -77,7 +77,8 @@ func (a *Authority) Session(ctx context.Context, id string) (Caller, error) {
 // each request writes into the ledger.
 const keepEvery = 30
 
-// KeepSession notes a request of a session, which moves its end for every replica. If the ledger is down, the end stays.
+// KeepSession notes a request of a session, which moves its end for every replica. If the ledger is down, the end
+// stays.
 func (a *Authority) KeepSession(ctx context.Context, id string, times SessionTimes) error {
 	l := a.list.Load()
 	if l == nil || a.unreachable.Load() {

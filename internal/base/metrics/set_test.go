@@ -123,7 +123,7 @@ func TestSinksAreMeasured(t *testing.T) {
 			LastSteps: []time.Time{time.UnixMilli(1_700_000_000_250), time.UnixMilli(1_700_000_001_000)}}
 	})
 	has(t, scrape(t, s), `hongbao_worker_attempts_total{result="done",shard="0",sink="kafka"} 1.0`,
-		`hongbao_worker_attempts_total{result="held",shard="0",sink="kafka"} 1.0`,
+		`hongbao_worker_attempts_total{result="waiting",shard="0",sink="kafka"} 1.0`,
 		`hongbao_worker_attempts_total{result="outage",shard="0",sink="kafka"} 1.0`,
 		`hongbao_worker_attempts_total{result="permanent",shard="0",sink="kafka"} 1.0`,
 		`hongbao_worker_attempts_total{result="unknown",shard="0",sink="kafka"} 1.0`,

@@ -32,7 +32,9 @@ type ClaimAnswer struct {
 }
 
 // Granted reports whether the claim was granted.
-func (a *ClaimAnswer) Granted() bool { return len(a.Done) == 0 && len(a.Open) == 0 && a.LiveClaims == 0 }
+func (a *ClaimAnswer) Granted() bool {
+	return len(a.Done) == 0 && len(a.Open) == 0 && a.LiveClaims == 0
+}
 
 // ErrFenced says that another worker has taken over the claim or has finished it.
 var ErrFenced = errors.New("the claim was taken over by another worker")

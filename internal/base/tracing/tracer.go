@@ -135,7 +135,7 @@ func failed(span trace.Span, err error) {
 	class := hongbao.ClassOf(err).String()
 	switch {
 	case hongbao.IsWaiting(err):
-		class = "held"
+		class = "waiting"
 	case hongbao.IsOutage(err):
 		class = "outage"
 	}

@@ -10,8 +10,8 @@ import (
 // NextStep says how the runner continues after an answer.
 type NextStep int
 
-// The verdicts. Answered: the answer is final for the grab. Undecided: ask the same place again. Onward: ask the place
-// that Ask returns next.
+// The next steps. Answered: the answer is final for the grab. Undecided: ask the same place again. Onward: ask the
+// place that Ask returns next.
 const (
 	Answered NextStep = iota
 	Undecided
@@ -94,7 +94,7 @@ func (w *Walk) place(at int) int {
 }
 
 // Decided processes the answer of the place's script. If the place was empty, the caller must have called Emptied
-// before. Decided may change the answer. If the verdict is Answered, the changed answer is final.
+// before. Decided may change the answer. If the next step is Answered, the changed answer is final.
 func (w *Walk) Decided(m *Memory, now time.Time, a *hongbao.Answer) NextStep {
 	w.script = false
 	switch a.Outcome {
@@ -216,7 +216,7 @@ func Won(a *hongbao.Answer, request string) bool {
 }
 
 // Read processes the user's receipts on the place, after an Ask with Receipts. a has the receipts and no outcome. If
-// the verdict is Answered, a has become the final answer.
+// the next step is Answered, a has become the final answer.
 func (w *Walk) Read(m *Memory, now time.Time, a *hongbao.Answer) NextStep {
 	if a.Outcome == hongbao.OutcomeFrozen {
 		return Undecided

@@ -10,18 +10,18 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Result is the result of an audit.
-type Result string
+// Verdict is the result of an audit.
+type Verdict string
 
 // The verdicts. Agrees means that the audit found no difference in what it judged.
 const (
-	Agrees  Result = "agrees"
-	Differs Result = "differs"
+	Agrees  Verdict = "agrees"
+	Differs Verdict = "differs"
 )
 
 // Report is what an audit found.
 type Report struct {
-	Verdict Result   `json:"verdict" enum:"agrees,differs" doc:"'agrees' if the audit found no difference in what it compared, else 'differs'."`
+	Verdict Verdict   `json:"verdict" enum:"agrees,differs" doc:"'agrees' if the audit found no difference in what it compared, else 'differs'."`
 	Started time.Time `json:"started" doc:"Time when the audit started."`
 	Seconds float64   `json:"seconds" doc:"Duration of the audit, in seconds."`
 	// Quiet reports whether every consumer group had finished everything when the audit began to read.

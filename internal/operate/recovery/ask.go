@@ -53,9 +53,9 @@ func (f *facts) lap(step *int64) {
 	f.lapped = now
 }
 
-// wrote returns the time of the last write to the shard before it froze; the Unix epoch if it is unknown. If a lost grant
-// is earlier, Redis' clock was ahead at its last write. A grant that a later epoch put back keeps its time and says
-// nothing.
+// wrote returns the time of the last write to the shard before it froze; the Unix epoch if it is unknown. If a lost
+// grant is earlier, Redis' clock was ahead at its last write. A grant that a later epoch put back keeps its time and
+// says nothing.
 func (f *facts) wrote() time.Time {
 	at := time.UnixMilli(f.attempt.Wrote)
 	for _, g := range f.known() {

@@ -63,8 +63,8 @@ func (r *Recoverer) judge(ctx context.Context, v *ShardReport, f *facts) (kept [
 	return kept, r.guard(v, f, kept, true), nil
 }
 
-// guard sets v.guarded. It returns why a person has to decide; empty if none has to. lost reports whether a source knows
-// an event that Redis has lost.
+// guard sets v.guarded. It returns why a person has to decide; empty if none has to. lost reports whether a source
+// knows an event that Redis has lost.
 func (r *Recoverer) guard(v *ShardReport, f *facts, kept []restore.Known, lost bool) (why string) {
 	walks := v.wide() && unknown(lostSpans(v, v.Redis+1, kept)) > 0
 	guard := restore.GuardOf(restore.Doubt{Silent: !f.complete, Walks: walks, Lost: lost, Margin: r.cfg.Margin})

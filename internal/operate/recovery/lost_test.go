@@ -34,9 +34,9 @@ func lost(amount hongbao.Amount) ledger.LostRefund {
 func (w *world) accepts(t *testing.T) {
 	t.Helper()
 	w.staysFrozen(t)
-	verdicts, err := w.rec.Verdicts(t.Context())
+	reports, err := w.rec.Reports(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], by("ann", "no file is left")))
+	require.NoError(t, w.rec.Accept(t.Context(), reports[0], by("ann", "no file is left")))
 }
 
 func (w *world) finish(t *testing.T) {

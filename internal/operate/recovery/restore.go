@@ -15,8 +15,8 @@ import (
 )
 
 // restore puts back what Redis has lost, and withholds what a silent process may have reported. If only a person can
-// decide, it returns why, and has changed nothing, except when Redis refused to put a grant back. lost reports whether a
-// loss is known. begun has the plan that an earlier recoverer noted for this attempt; nil if there is none.
+// decide, it returns why, and has changed nothing, except when Redis refused to put a grant back. lost reports whether
+// a loss is known. begun has the plan that an earlier recoverer noted for this attempt; nil if there is none.
 func (r *Recoverer) restore(ctx context.Context, v *ShardReport, f *facts, lost bool, begun *Counts) (
 	done *Counts, why string, err error) {
 	var kept []restore.Known
@@ -227,7 +227,7 @@ func (r *Recoverer) lost(ctx context.Context, v *ShardReport, f *facts) (lost bo
 	return len(missing) > 0, begun, why, err
 }
 
-// freezeAgain reads the shard's state after a restore. It returns an error if the state is not that of the verdict with
+// freezeAgain reads the shard's state after a restore. It returns an error if the state is not that of the report with
 // the restored events: Redis may have lost them again, or a process has reported more.
 func (r *Recoverer) freezeAgain(ctx context.Context, v *ShardReport, f *facts) error {
 	z, err := r.cfg.Store.Shard(v.Shard).Freeze(ctx)

@@ -111,8 +111,8 @@ func (r *Recoverer) withholdRest(ctx context.Context, v *ShardReport) error {
 
 // margin returns how many packets of a campaign may have been granted after the last known grant. It is the number of
 // packets that the shard granted in the last Margin before it. If an open campaign began within this time, the known
-// grants may be too few to show its rate. Then margin also counts the unknown events, and at least one event if a process
-// was registered. It divides them by the campaign's age, and returns what this rate grants in a whole Margin.
+// grants may be too few to show its rate. Then margin also counts the unknown events, and at least one event if a
+// process was registered. It divides them by the campaign's age, and returns what this rate grants in a whole Margin.
 func (r *Recoverer) margin(ctx context.Context, v *ShardReport, f *facts, kept []restore.Known, unknown int64) (int64, error) {
 	last := f.wrote()
 	if f.attempt.Wrote == 0 {

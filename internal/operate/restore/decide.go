@@ -5,11 +5,11 @@ import "time"
 // Decision is what a recoverer has to do next.
 type Decision int
 
-// The verdicts.
+// The decisions.
 const (
 	Wait    Decision = iota // keep the shard frozen: witnesses may still report
-	Exact                  // restore the known grants, which include every grant that was reported to a user
-	Guarded                // restore the known grants, and withhold packets for grants that no source knows
+	Exact                   // restore the known grants, which include every grant that was reported to a user
+	Guarded                 // restore the known grants, and withhold packets for grants that no source knows
 )
 
 // Evidence says how complete the evidence is. The ledger and the topic have answered.
@@ -22,7 +22,7 @@ type Evidence struct {
 	Waited, Patience time.Duration
 }
 
-// Decide returns the verdict for this evidence.
+// Decide returns the decision for this evidence.
 func Decide(e Evidence) Decision {
 	switch {
 	case e.Silent == 0 && e.Lines:

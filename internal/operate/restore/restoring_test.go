@@ -68,7 +68,7 @@ func (r *recovery) merge() bool {
 		}
 	}
 	r.number(kept, last)
-	r.note(r.a, "merge", fmt.Sprintf("%+v", r.m), "verdict", r.plan.verdict, "tops", r.plan.tops, "seen", r.plan.seen,
+	r.note(r.a, "merge", fmt.Sprintf("%+v", r.m), "decision", r.plan.decision, "tops", r.plan.tops, "seen", r.plan.seen,
 		"sent", r.plan.sent, d.lines, d.wrote, d.frozenAt)
 	r.plan.spans = r.spans(owned)
 	r.guard()
@@ -86,7 +86,7 @@ func (r *recovery) guard() {
 	}
 	lost := r.lost()
 	r.plan.guard = restore.GuardOf(restore.Doubt{
-		Silent: r.plan.verdict == restore.Guarded, Walks: holes && wide, Lost: lost, Margin: r.margin,
+		Silent: r.plan.decision == restore.Guarded, Walks: holes && wide, Lost: lost, Margin: r.margin,
 	})
 	if r.bug == "a margin only for a known loss" && !lost {
 		r.plan.guard = restore.None

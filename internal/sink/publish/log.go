@@ -150,7 +150,7 @@ func (l *Log) ask(ctx context.Context, what string, question func(context.Contex
 		if hongbao.ClassOf(err) == hongbao.ClassBroken {
 			return err
 		}
-		v := verdictOf(err)
+		v := outcomeOf(err)
 		if v == refused {
 			return l.sinkError(what, v, err)
 		}

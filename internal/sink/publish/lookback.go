@@ -53,10 +53,10 @@ func (p *Publisher) releaseMissing(ctx context.Context, s *slot, c *call, o *cla
 	s.batch.start(n, ms)
 	s.batch.addFence(n, ms)
 	sent := p.send(attempt, s, born, s.batch.finish())
-	switch sent.verdict {
+	switch sent.outcome {
 	case appended:
 	case refused, absent:
-		return p.sinkError("sending a fence record to "+p.where(s.partition), sent.verdict, sent.err)
+		return p.sinkError("sending a fence record to "+p.where(s.partition), sent.outcome, sent.err)
 	case lookBack, fenced, tooMuch:
 		return hongbao.Errorf(hongbao.ClassBroken,
 			"%s refuses the fence record for producer %d, epoch %d: %w; the claim %s stays until a person decides",

@@ -110,8 +110,8 @@ func (p *Publisher) giveBack(ctx context.Context, s *slot, c *call, b *push, sen
 	switch {
 	case err != nil:
 		return err
-	case sent.verdict != tooMuch:
-		return p.sinkError("sending to "+p.where(s.partition), sent.verdict, sent.err)
+	case sent.outcome != tooMuch:
+		return p.sinkError("sending to "+p.where(s.partition), sent.outcome, sent.err)
 	case !released:
 		return nil
 	}

@@ -356,8 +356,8 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	require.ErrorContains(t, cfg.Check(), "Margin")
 	cfg = testConfig("http://x")
 	require.NoError(t, cfg.Check())
-	for _, verdict := range []CreditOutcome{Done, Rejected} { // not allowed for a queryable remote
-		cfg.Verified = verdict
+	for _, outcome := range []CreditOutcome{Done, Rejected} { // not allowed for a queryable remote
+		cfg.Verified = outcome
 		require.ErrorContains(t, cfg.Check(), "Verified")
 	}
 	cfg.Verified = NotSent

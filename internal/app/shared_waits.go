@@ -8,9 +8,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// sharedWaits makes one call of Durable for all users who read their receipts of a campaign on a shard at the same time. A
-// slow replica then uses one connection to Redis, not one for each user, so that grabs of other campaigns do not wait.
-// The zero value can be used.
+// sharedWaits makes one call of Durable for all users who read their receipts of a campaign on a shard at the same
+// time. A slow replica then uses one connection to Redis, not one for each user, so that grabs of other campaigns do
+// not wait. The zero value can be used.
 type sharedWaits struct {
 	mu   sync.Mutex
 	last map[joinKey]*wait

@@ -231,9 +231,9 @@ func TestErrorTable(t *testing.T) {
 		if code == 0 {
 			continue
 		}
-		require.Equal(t, listed[code], verdictOf(code), "code %d", code) // not listed: again
+		require.Equal(t, listed[code], outcomeOf(code), "code %d", code) // not listed: again
 	}
-	require.Equal(t, again, verdictOf(errors.New("anything")))
-	require.Equal(t, again, verdictOf(context.Canceled))
-	require.Equal(t, appended, verdictOf(nil))
+	require.Equal(t, again, outcomeOf(errors.New("anything")))
+	require.Equal(t, again, outcomeOf(context.Canceled))
+	require.Equal(t, appended, outcomeOf(nil))
 }

@@ -33,16 +33,16 @@ type UserReceipts struct {
 }
 
 // Report remembers receipts that the caller is about to return to their user, as Grab does with those of its answers:
-// if Redis loses them, a recoverer asks this process. Report returns an error if a recoverer may already have opened the
-// shard without them. The caller then reads them again.
+// if Redis loses them, a recoverer asks this process. Report returns an error if a recoverer may already have opened
+// the shard without them. The caller then reads them again.
 func (h *UserReceipts) Report(ctx context.Context, campaign, user string) error {
 	call := &GrabCall{Campaign: campaign, Currency: h.Currency, Grabs: []*hongbao.Grab{{User: user}}}
 	return h.Place.answer(ctx, call, []hongbao.Answer{{Time: h.at, Receipts: h.Receipts}}, h.epoch)
 }
 
-// UserReceipts returns a user's receipts on one place. The error is ErrNotInRedis, of ClassPermanent, if the place does not
-// have the campaign. The error also wraps ErrLost if the user has no receipt, but Redis has lost some of the campaign's
-// data. The caller then finds the receipts in the ledger.
+// UserReceipts returns a user's receipts on one place. The error is ErrNotInRedis, of ClassPermanent, if the place does
+// not have the campaign. The error also wraps ErrLost if the user has no receipt, but Redis has lost some of the
+// campaign's data. The caller then finds the receipts in the ledger.
 func (k *Shard) UserReceipts(ctx context.Context, campaign, user string) (UserReceipts, error) {
 	node, err := k.Node(ctx)
 	if err != nil {
@@ -52,8 +52,9 @@ func (k *Shard) UserReceipts(ctx context.Context, campaign, user string) (UserRe
 	return list[0], errs[0]
 }
 
-// UserReceipts returns a user's receipts in the campaign, one element for each place in order. If a place fails, UserReceipts returns
-// an error, because the receipts of the other places are incomplete, and list has the results so far.
+// UserReceipts returns a user's receipts in the campaign, one element for each place in order. If a place fails,
+// UserReceipts returns an error, because the receipts of the other places are incomplete, and list has the results so
+// far.
 func (c Campaign) UserReceipts(ctx context.Context, user string) (list []UserReceipts, err error) {
 	home, err := c.Home().UserReceipts(ctx, c.id, user)
 	list = []UserReceipts{home}

@@ -12,9 +12,9 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// LimitPeriods are the rules of a campaign in the current limit periods: its window, its limits, and the hashes that count
-// for limits by facts. They are valid for one revision of the campaign, until a day or an hour of its limits ends.
-// grab.lua returns them, and later calls send them back. So grab.lua need not compute them again.
+// LimitPeriods are the rules of a campaign in the current limit periods: its window, its limits, and the hashes that
+// count for limits by facts. They are valid for one revision of the campaign, until a day or an hour of its limits
+// ends. grab.lua returns them, and later calls send them back. So grab.lua need not compute them again.
 type LimitPeriods struct {
 	factNames string
 	places    int64 // number of the campaign's shards

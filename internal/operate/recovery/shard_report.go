@@ -110,9 +110,9 @@ func (v *ShardReport) last() store.Sight {
 // Lost reports whether Redis has lost events, or a campaign is in doubt.
 func (v *ShardReport) Lost() bool { return v.lostEvents() || len(v.Campaigns) > 0 }
 
-// verdict returns the verdict on a shard. It reads the ledger, and the topic as well if f is nil. It changes nothing,
+// report returns the report on a shard. It reads the ledger, and the topic as well if f is nil. It changes nothing,
 // except that it freezes a shard that was opened for another server.
-func (r *Recoverer) verdict(ctx context.Context, shard int, f *facts) (*ShardReport, error) {
+func (r *Recoverer) report(ctx context.Context, shard int, f *facts) (*ShardReport, error) {
 	k := r.cfg.Store.Shard(shard)
 	z, err := k.Freeze(ctx)
 	if err != nil {
