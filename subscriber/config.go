@@ -27,6 +27,8 @@ type Config struct {
 	// TLS and SASL secure the connections; nil means not to use them.
 	TLS  *tls.Config
 	SASL sasl.Mechanism
+	// Dial, if not nil, opens the connections to the brokers, for example through a proxy or in a simulation.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// Topic is the topic of grants. A new group reads it from the beginning.
 	Topic string `form:"topic"`
@@ -99,7 +101,7 @@ func (c *Config) check() error {
 }
 
 func (c *Config) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	return broker.Dialer{Timeout: c.RequestTimeout, TLS: c.TLS}.Dial(ctx, network, address)
+	return broker.Dialer{Timeout: c.RequestTimeout, TLS: c.TLS, Connect: c.Dial}.Dial(ctx, network, address)
 }
 
 func newDialer(c *Config) *kafka.Dialer {
