@@ -57,7 +57,7 @@ func Run(ctx context.Context, plan Plan, o Options) *Result {
 	}
 	r.Virtual = time.Since(began)
 	_ = sleep(ctx, 30*time.Second) // go-redis and kafka-go leave dials behind, which end by their timeouts
-	for _, f := range []string{"", "-wal", "-shm"} {
+	for _, f := range []string{"", "-wal", "-shm", ".rows", ".rows-journal"} {
 		_ = os.Remove(w.dsn + f)
 	}
 	for _, bug := range w.bugs {
@@ -90,6 +90,9 @@ func (w *world) history(ctx context.Context, r *Result, plant *judge.Plant) (err
 	}
 	for i := range w.plan.Producers {
 		w.newSlot(fmt.Sprintf("p%d", i))
+	}
+	for i := range w.plan.Subscribers {
+		w.newSlot(fmt.Sprintf("s%d", i))
 	}
 	for _, s := range w.slots {
 		processes.Go(func() { s.run(working) })
@@ -135,7 +138,7 @@ func (w *world) faults(ctx context.Context) {
 // does so again after the end of campaigns.
 func (w *world) settle(ctx context.Context, r *Result, plant *judge.Plant) error {
 	j, err := judge.Open(&judge.Stores{Dial: w.net.proc("judge").dial, Redis: redisAddr, Kafka: kafkaAddr,
-		Topic: kafkaTopic, Ledger: w.dsn, Partitions: w.plan.Shards})
+		Topic: kafkaTopic, Ledger: w.dsn, Rows: w.rows.path(), Partitions: w.plan.Shards})
 	if err != nil {
 		return err
 	}

@@ -45,6 +45,10 @@ var reasons = map[string]map[string]string{
 		"hongbao replay":                 "only if receipts have no entry in the stream after an accepted loss",
 		"hongbao quarantine resolve":     "only if a settled packet came again with other facts",
 	},
+	"subscriber": {
+		"commit failed":     "only if a commit gets no answer for 2 s, and the generation still lives",
+		"retry of the sink": "only if a transaction of the subscribers' database fails",
+	},
 	"grab error": {
 		"broken":   "no key of a campaign is damaged: the tests of internal/store",
 		"conflict": "no grab ends with it",
