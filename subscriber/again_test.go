@@ -14,11 +14,23 @@ import (
 // makeAgain deletes the topic and creates it again. On Apache Kafka this deletes the groups' offsets of the topic, too.
 func (d *kafkaFixture) makeAgain(t testing.TB) {
 	t.Helper()
+	d.deleteTopic(t)
+	d.createTopic(t)
+}
+
+func (d *kafkaFixture) deleteTopic(t testing.TB) {
+	t.Helper()
 	client, done := d.client()
 	defer done()
 	res, err := client.DeleteTopics(t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{d.topic}})
 	require.NoError(t, err)
 	require.NoError(t, res.Errors[d.topic])
+}
+
+func (d *kafkaFixture) createTopic(t testing.TB) {
+	t.Helper()
+	client, done := d.client()
+	defer done()
 	testkit.Eventually(t, soon, func() bool {
 		made, err := client.CreateTopics(t.Context(), &kafka.CreateTopicsRequest{
 			Topics: []kafka.TopicConfig{{Topic: d.topic, NumPartitions: 1, ReplicationFactor: 1}}})
