@@ -15,9 +15,8 @@ import (
 // sayAgain is how often Run logs that its topic is still missing.
 const sayAgain = time.Minute
 
-// awaitTopic waits until the topic exists or ctx ends. If a member joined the group earlier, it would get no partition.
-// Also, kafka-go would make the broker create the topic
-// with the broker's defaults.
+// awaitTopic waits until the topic exists or ctx ends. If a member joined the group earlier, it would get no partition,
+// and kafka-go would make the broker create the topic with the broker's defaults.
 func (s *session) awaitTopic(ctx context.Context) {
 	var said time.Time
 	for wait := newBackoff(s.cfg); ctx.Err() == nil; {
