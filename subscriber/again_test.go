@@ -63,6 +63,21 @@ func TestKafkaTopicMadeAgainWhileReading(t *testing.T) {
 	})
 }
 
+// The same, while a group has read nothing but the fence that a publisher writes before its first grant.
+func TestKafkaTopicMadeAgainAfterAFence(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *kafkaFixture) {
+		b := newBook()
+		cfg := d.config(b.funcSink(t))
+		d.write(t, 1, fence())
+		w := start(t, cfg)
+		testkit.Eventually(t, soon, func() bool { return d.committed(t, cfg.Group) == 1 }, "the fence is read")
+		d.makeAgain(t)
+		d.write(t, 1, records(0, 1, 3)...)
+		requireMissed(t, w, "created again")
+		require.Empty(t, b.copies(), "no event of the new log was done")
+	})
+}
+
 // The same, while an effect takes long and the reader's queue is full, so that the reader asks the broker nothing.
 func TestKafkaTopicMadeAgainDuringAnEffect(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *kafkaFixture) {
@@ -104,12 +119,12 @@ func TestKafkaLogWentBackWhileAway(t *testing.T) {
 		d.makeAgain(t)
 		d.write(t, 1, records(0, 151, 250)...)
 		d.restoreNote(t, cfg.Group, kept)
-		requireMissed(t, start(t, cfg), "offset 149", "0-150") // the log is shorter than before
+		requireMissed(t, start(t, cfg), "offset 150", "fence-7-0") // the log is shorter than before
 		d.write(t, 1, records(0, 251, 350)...)
-		requireMissed(t, start(t, cfg), "offset 149", "0-150") // and longer
+		requireMissed(t, start(t, cfg), "offset 150", "fence-7-0") // and longer
 		require.Len(t, b.copies(), 150)
 
-		d.deleteBefore(t, 150) // the record is unknown now: it may have expired
+		d.deleteBefore(t, 151) // the record is unknown now: it may have expired
 		w = start(t, cfg)
 		testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 200-152 }, "it continues")
 		require.NoError(t, w.stop())
