@@ -98,6 +98,9 @@ func (w *world) history(ctx context.Context, r *Result, plant *judge.Plant) (err
 		processes.Go(func() { s.run(working) })
 	}
 	processes.Go(func() { w.person(working) })
+	if w.plan.has(TopicAgain) {
+		processes.Go(func() { w.resetter(working) })
+	}
 	w.faults(ctx)
 	w.note("no more faults; %d receipts were told, %d users gave up", len(w.told), len(w.gaveUp))
 	err = w.settle(ctx, r, plant)
@@ -143,7 +146,7 @@ func (w *world) settle(ctx context.Context, r *Result, plant *judge.Plant) error
 		return err
 	}
 	defer j.Close()
-	if err := errors.Join(w.resumeAgain(ctx), w.judge(ctx, j, r)); err != nil {
+	if err := errors.Join(w.resumeAgain(ctx), w.refill(ctx), w.judge(ctx, j, r)); err != nil {
 		return err
 	}
 	if plant != nil {
@@ -200,7 +203,7 @@ func (w *world) facts() *judge.Facts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f := &judge.Facts{Told: slices.Clone(w.told), GaveUp: slices.Clone(w.gaveUp),
-		Above: maps.Clone(w.above), Decided: w.decided}
+		Above: maps.Clone(w.above), Decided: w.decided, TopicAgain: w.plan.has(TopicAgain)}
 	for _, c := range w.plan.Campaigns {
 		f.Campaigns = append(f.Campaigns, judge.Campaign{ID: c.ID, Packets: c.Packets, Total: c.Packets * price,
 			Hold: c.Hold, Lost: w.lost[c.ID]})

@@ -22,11 +22,12 @@ const (
 	LeadersMove     = "leaders_move"     // each partition gets another leader, and another one later
 	CoordinatorMove = "coordinator_move" // the group gets another coordinator
 	BrokerDown      = "broker_down"      // a broker is away, and the others take its partitions and groups
+	TopicAgain      = "topic_again"      // somebody deletes the topic, and makes it again
 )
 
 // KafkaDeeds has every deed of Kafka's side.
 var KafkaDeeds = []string{SubscriberKill, SubscriberStop, SubscriberPause, SubscriberPart, RowsAway, LeadersMove,
-	CoordinatorMove, BrokerDown}
+	CoordinatorMove, BrokerDown, TopicAgain}
 
 // ofBrokers are the deeds that need several brokers.
 var ofBrokers = []string{LeadersMove, CoordinatorMove, BrokerDown}
@@ -71,6 +72,9 @@ func (p *Plan) drawKafka(on []string) {
 			d.Who = fmt.Sprintf("s%d", r.IntN(p.Subscribers))
 		case LeadersMove, BrokerDown:
 			d.Who = fmt.Sprintf("b%d", r.IntN(kafkaBrokers))
+		}
+		if d.What == TopicAgain {
+			d.For /= 3
 		}
 		p.Deeds = append(p.Deeds, d)
 	}
@@ -154,6 +158,8 @@ func (w *world) toKafka(ctx context.Context, d *Deed) error {
 		w.kafka.RehashCoordinators()
 	case BrokerDown:
 		return w.brokerDown(ctx, d)
+	case TopicAgain:
+		return w.topicAgain(ctx, d)
 	}
 	return nil
 }

@@ -47,6 +47,11 @@ func handled(ctx context.Context, tx *sql.Tx, events []topic.Event) error {
 
 // subscribe lives as a program with a Subscriber.
 func (s *slot) subscribe(ctx context.Context, cfg *configs.Config) (err error) {
+	if err := s.w.enter(ctx); err != nil {
+		return nil //nolint:nilerr // it did not begin
+	}
+	broken := false
+	defer func() { s.w.leave(broken) }()
 	_, p := s.get()
 	log, err := cfg.Logger(cfg.Seams.Log)
 	if err != nil {
@@ -63,15 +68,17 @@ func (s *slot) subscribe(ctx context.Context, cfg *configs.Config) (err error) {
 	c := subscriber.DefaultConfig()
 	c.Brokers, c.ClientID, c.Dial, c.Log = cfg.Publisher.Brokers, p.name, p.dial, log
 	c.Topic, c.DeadLetters, c.Group, c.Deployment = kafkaTopic, deadTopic, subscriberGroup, cfg.Deployment.ID
-	c.Sink, c.BatchEvents, c.MaxWait, c.Backoff, c.MaxBackoff = sink, 50, 300*time.Millisecond, 50*time.Millisecond, time.Second
-	c.SessionTimeout, c.DrainTimeout, c.RequestTimeout, c.CommitTimeout = sessionTimeout, 2*time.Second, time.Second, 2*time.Second
+	c.Sink, c.BatchEvents, c.MaxWait = sink, 50, 300*time.Millisecond
+	c.Backoff, c.MaxBackoff, c.RequestTimeout = 50*time.Millisecond, time.Second, time.Second
+	c.SessionTimeout, c.DrainTimeout, c.CommitTimeout = sessionTimeout, 2*time.Second, 2*time.Second
 	sub, err := subscriber.New(c)
 	if err != nil {
 		return err
 	}
 	err = sub.Run(ctx)
 	s.w.subscribed(p, sub.Stats())
-	if hongbao.ClassOf(err) == hongbao.ClassBroken {
+	broken = hongbao.ClassOf(err) == hongbao.ClassBroken
+	if broken && !s.w.plan.has(TopicAgain) {
 		s.w.bug("%s: no topic was made again, and Run ended: %v", p.name, err)
 	}
 	return err

@@ -39,6 +39,7 @@ type world struct {
 	kafka *kfake.Cluster
 	dsn   string
 	rows  *rows         // nil without subscribers
+	held  held          // mu guards it
 	first reflect.Value // Redis before the first event
 	slots map[string]*slot
 	slow  sluggish

@@ -42,6 +42,8 @@ func (v *verdict) effectRules(effects []grant) {
 		switch was, published := done[g.packet()], v.topic[g.packet()]; {
 		case was != nil:
 			v.wrong("a subscriber handled %v, and also %v", was, g)
+		case published == nil && v.facts.TopicAgain:
+			v.missing(g.Campaign, "a subscriber handled what the topic no longer has: %v", g)
 		case published == nil:
 			v.wrong("a subscriber handled what the topic does not have: %v", g)
 		case !same(published, g):
