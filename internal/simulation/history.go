@@ -57,7 +57,7 @@ func Run(ctx context.Context, plan Plan, o Options) *Result {
 	}
 	r.Virtual = time.Since(began)
 	_ = sleep(ctx, 30*time.Second) // go-redis and kafka-go leave dials behind, which end by their timeouts
-	for _, f := range []string{"", "-wal", "-shm"} {
+	for _, f := range []string{"", "-wal", "-shm", ".rows", ".rows-journal"} {
 		_ = os.Remove(w.dsn + f)
 	}
 	for _, bug := range w.bugs {
@@ -92,10 +92,16 @@ func (w *world) history(ctx context.Context, r *Result, plant *judge.Plant) (err
 	for i := range w.plan.Producers {
 		w.newSlot(fmt.Sprintf("p%d", i))
 	}
+	for i := range w.plan.Subscribers {
+		w.newSlot(fmt.Sprintf("s%d", i))
+	}
 	for _, s := range w.slots {
 		processes.Go(func() { s.run(working) })
 	}
 	processes.Go(func() { w.person(working) })
+	if w.plan.has(TopicAgain) {
+		processes.Go(func() { w.resetter(working) })
+	}
 	w.faults(ctx)
 	w.note("no more faults; %d receipts were told, %d users gave up", len(w.told), len(w.gaveUp))
 	err = w.settle(ctx, r, plant)
@@ -136,12 +142,12 @@ func (w *world) faults(ctx context.Context) {
 // does so again after the end of campaigns.
 func (w *world) settle(ctx context.Context, r *Result, plant *judge.Plant) error {
 	j, err := judge.Open(&judge.Stores{Dial: w.net.proc("judge").dial, Redis: redisAddr, Kafka: kafkaAddr,
-		Topic: kafkaTopic, Ledger: w.dsn, Partitions: w.plan.Shards})
+		Topic: kafkaTopic, Ledger: w.dsn, Rows: w.rows.path(), Partitions: w.plan.Shards})
 	if err != nil {
 		return err
 	}
 	defer j.Close()
-	if err := errors.Join(w.resumeAgain(ctx), w.judge(ctx, j, r)); err != nil {
+	if err := errors.Join(w.resumeAgain(ctx), w.refill(ctx), w.judge(ctx, j, r)); err != nil {
 		return err
 	}
 	if plant != nil {
@@ -198,7 +204,7 @@ func (w *world) facts() *judge.Facts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f := &judge.Facts{Told: slices.Clone(w.told), GaveUp: slices.Clone(w.gaveUp),
-		Above: maps.Clone(w.above), Decided: w.decided}
+		Above: maps.Clone(w.above), Decided: w.decided, TopicAgain: w.plan.has(TopicAgain)}
 	for _, c := range w.plan.Campaigns {
 		f.Campaigns = append(f.Campaigns, judge.Campaign{ID: c.ID, Packets: c.Packets, Total: c.Packets * price,
 			Hold: c.Hold, Lost: w.lost[c.ID]})

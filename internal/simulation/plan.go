@@ -63,6 +63,8 @@ type Plan struct {
 	Deeds     []Deed        `json:"deeds"`
 	Ends      []string      `json:"ends"`  // campaigns that are closed and refunded once all is final
 	Holes     bool          `json:"holes"` // a person decides about withheld packets
+	// Subscribers is how many processes read the topic.
+	Subscribers int `json:"subscribers,omitempty"`
 	// Faults, if not nil, are the faults of requests. Otherwise they are drawn by the Rates.
 	Faults []Fault `json:"faults"`
 }
@@ -107,7 +109,7 @@ func PlanOf(seed uint64, size Size, on []string) Plan {
 	}
 	p.Rates = Rates{CutBefore: some(.03), CutAfter: some(.03), Swallow: some(.01), Delay: some(.05),
 		LongDelay: 300 * time.Millisecond}
-	p.drawDeeds(r, size, on)
+	p.drawDeeds(r, size, slices.DeleteFunc(slices.Clone(on), func(what string) bool { return slices.Contains(KafkaDeeds, what) }))
 	for _, c := range p.Campaigns {
 		if r.IntN(3) == 0 {
 			p.Ends = append(p.Ends, c.ID)
@@ -115,6 +117,7 @@ func PlanOf(seed uint64, size Size, on []string) Plan {
 	}
 	p.Holes = r.IntN(2) == 0
 	p.Campaigns[len(p.Campaigns)-1].Later = r.IntN(6) == 0
+	p.drawKafka(on)
 	return p
 }
 
@@ -162,6 +165,10 @@ func (p *Plan) drawDeeds(r *rand.Rand, size Size, on []string) {
 		}
 		p.Deeds = append(p.Deeds, d)
 	}
+	p.sortDeeds()
+}
+
+func (p *Plan) sortDeeds() {
 	slices.SortStableFunc(p.Deeds, func(a, b Deed) int { return int(a.At - b.At) })
 }
 

@@ -71,8 +71,13 @@ var moments = map[ledger.Moment]string{
 
 // gate is for configs.Seams. A paused process waits in it, and a dead one gets no further.
 func (p *Proc) gate(ctx context.Context, at ledger.Moment) error {
+	return p.reach(ctx, "ledger", moments[at])
+}
+
+// reach stands before or after a request to a database.
+func (p *Proc) reach(ctx context.Context, server, op string) error {
 	p.net.mu.Lock()
-	f, is := p.net.faultAt(p, "ledger", moments[at])
+	f, is := p.net.faultAt(p, server, op)
 	p.net.mu.Unlock()
 	if is && f.Kind == Delay {
 		if err := sleep(ctx, f.Delay); err != nil {

@@ -44,7 +44,12 @@ var reasons = map[string]map[string]string{
 		"hongbao hole grant":             "only if a withheld packet was told to a user",
 		"hongbao hole release":           "only if a restore withheld packets of a campaign on one shard",
 		"hongbao replay":                 "only if receipts have no entry in the stream after an accepted loss",
+		"kafka-consumer-groups.sh":       "only if a subscriber's Run has ended because the topic was made again",
 		"hongbao quarantine resolve":     "only if a settled packet came again with other facts",
+	},
+	"subscriber": {
+		"commit failed":     "only if a commit gets no answer for 2 s, and the generation still lives",
+		"retry of the sink": "only if a transaction of the subscribers' database fails",
 	},
 	"grab error": {
 		"broken":   "no key of a campaign is damaged: the tests of internal/store",

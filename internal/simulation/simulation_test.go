@@ -138,7 +138,7 @@ func (b *bench) seed(seed uint64, on []string) (ok bool) {
 
 func kinds() []string {
 	if *deeds == "" {
-		return simulation.All
+		return slices.Concat(simulation.All, simulation.KafkaDeeds)
 	}
 	return strings.Split(*deeds, ",")
 }
@@ -156,14 +156,15 @@ func TestFixedSeeds(t *testing.T) {
 	b := newBench(t)
 	start := time.Now()
 	for s := uint64(1); s <= fixedSeeds && time.Since(start) < fixedTime; s++ {
-		b.seed(s, simulation.All)
+		b.seed(s, kinds())
 	}
 	require.Positive(t, b.total.Histories)
 }
 
 // expected is what histories should reach: each way of opening a shard, each outcome, each error class, each deed.
 func expected() map[string][]string {
-	list := map[string][]string{"opening": {"nothing lost", "exact", "guarded", "a person"}, "deed": simulation.All}
+	list := map[string][]string{"opening": {"nothing lost", "exact", "guarded", "a person"}, "deed": kinds(),
+		"subscriber": {"done", "repeated", "fence", "read failed", "commit failed", "retry of the sink"}}
 	for _, o := range hongbao.Outcomes() {
 		list["outcome"] = append(list["outcome"], string(o))
 	}

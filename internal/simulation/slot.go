@@ -36,6 +36,8 @@ func (w *world) newSlot(name string) {
 	s.live = func(ctx context.Context, cfg *configs.Config) error { return run.Work(ctx, cfg, nil) }
 	if name[0] == 'p' {
 		s.live = s.produce
+	} else if name[0] == 's' {
+		s.live = s.subscribe
 	}
 	w.slots[name] = s
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"reflect"
 	"slices"
 	"strings"
@@ -39,6 +38,8 @@ type world struct {
 	redis *redisServer
 	kafka *kfake.Cluster
 	dsn   string
+	rows  *rows         // nil without subscribers
+	held  held          // mu guards it
 	first reflect.Value // Redis before the first event
 	slots map[string]*slot
 	slow  sluggish
@@ -83,7 +84,7 @@ func (w *world) config(p *Proc) (*configs.Config, error) {
 	set := map[string]string{
 		"deployment.shards": fmt.Sprint(w.plan.Shards), "redis.addrs": redisAddr, "redis.read_timeout": "900ms",
 		"redis.pool_timeout": "900ms", "ledger.driver": "sqlite", "ledger.dsn": w.dsn, "ledger.conns": "2",
-		"kafka.brokers": kafkaAddr, "kafka.topic": kafkaTopic, "kafka.partitions": fmt.Sprint(w.plan.Shards),
+		"kafka.brokers": strings.Join(w.plan.brokers(), ","), "kafka.topic": kafkaTopic, "kafka.partitions": fmt.Sprint(w.plan.Shards),
 		"consumer.lease": "3s", "consumer.poll": "300ms", "consumer.block": "300ms", "consumer.batch_grants": "500",
 		"publisher.request_timeout": "1s", "publisher.attempt_time": "2s", "publisher.max_claim_age": "2s",
 		"log.level": "info", "log.format": "json",
@@ -150,16 +151,13 @@ func (w *world) open(ctx context.Context) (err error) {
 	if w.plan.has(Forgotten) {
 		settings["producer.id.expiration.ms"] = fmt.Sprint(producerLife.Milliseconds())
 	}
-	w.kafka, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092),
-		kfake.SeedTopics(int32(w.plan.Shards), kafkaTopic),
-		kfake.BrokerConfigs(settings),
-		kfake.ListenFn(func(string, string) (net.Listener, error) {
-			l := newListener(9092)
-			w.net.serve(kafkaAddr, "kafka", func() wire { return &kafkaWire{} }, l.give)
-			return l, nil
-		}))
-	if err != nil {
-		return fmt.Errorf("start kfake: %w", err)
+	if err := w.openKafka(settings); err != nil {
+		return err
+	}
+	if w.plan.Subscribers > 0 {
+		if err := w.newRows(ctx); err != nil {
+			return err
+		}
 	}
 	return w.with(ctx, "admin", app.Needs{}, func(a *app.App) error {
 		if _, err := a.Init(ctx); err != nil {

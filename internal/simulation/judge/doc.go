@@ -28,6 +28,8 @@ type Facts struct {
 	// person has decided about all withheld packets, so none of them was told to a user.
 	Above   map[string]int64
 	Decided bool
+	// TopicAgain says that the topic was deleted and made again, so it may lack what subscribers handled.
+	TopicAgain bool
 }
 
 // Findings are what the judge finds.

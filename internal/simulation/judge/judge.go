@@ -73,6 +73,10 @@ func (j *Judge) Judge(ctx context.Context, facts *Facts) (*Findings, error) {
 		return nil, err
 	}
 	v.money = campaigns
+	effects, err := j.readHandled(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if err := j.readTopic(ctx); err != nil {
 		return nil, err
 	}
@@ -97,6 +101,9 @@ func (j *Judge) Judge(ctx context.Context, facts *Facts) (*Findings, error) {
 	}
 	v.toldRules()
 	v.storeRules()
+	if j.rows != nil {
+		v.effectRules(effects)
+	}
 	for _, c := range facts.Campaigns {
 		if campaigns[c.ID] == nil {
 			v.wrong("the ledger has no campaign %s", c.ID)

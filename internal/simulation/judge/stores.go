@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -24,11 +23,13 @@ type Stores struct {
 	Topic        string
 	Partitions   int
 	Ledger       string // path of the SQLite file
+	Rows         string // the same of the subscribers; "" if nobody subscribes
 }
 
 // Judge reads the stores.
 type Judge struct {
 	db     *sql.DB
+	rows   *sql.DB // nil without subscribers
 	rdb    *redis.Client
 	kafka  *kgo.Client
 	topic  string
@@ -54,8 +55,7 @@ type grant struct {
 
 // Open connects to the stores.
 func Open(s *Stores) (*Judge, error) {
-	file := url.URL{Scheme: "file", OmitHost: true, Path: s.Ledger, RawQuery: "mode=rw&_pragma=busy_timeout(5000)"}
-	db, err := sql.Open("sqlite", file.String())
+	db, err := openFile(s.Ledger)
 	if err != nil {
 		return nil, fmt.Errorf("open the ledger: %w", err)
 	}
@@ -68,8 +68,12 @@ func Open(s *Stores) (*Judge, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the topic: %w", err), db.Close())
 	}
-	return &Judge{db: db, kafka: client, topic: s.Topic,
-		rdb: redis.NewClient(&redis.Options{Addr: s.Redis, Dialer: s.Dial, ContextTimeoutEnabled: true})}, nil
+	j := &Judge{db: db, kafka: client, topic: s.Topic,
+		rdb: redis.NewClient(&redis.Options{Addr: s.Redis, Dialer: s.Dial, ContextTimeoutEnabled: true})}
+	if s.Rows != "" {
+		j.rows, err = openFile(s.Rows)
+	}
+	return j, err
 }
 
 // Close closes the connections.
@@ -77,6 +81,9 @@ func (j *Judge) Close() {
 	j.kafka.Close()
 	_ = j.rdb.Close()
 	_ = j.db.Close()
+	if j.rows != nil {
+		_ = j.rows.Close()
+	}
 }
 
 // quietTopic is how long the topic must have nothing new, to be read whole.
