@@ -61,8 +61,9 @@ type Plan struct {
 	Faulty    time.Duration `json:"faulty"` // no faults after this time
 	Rates     Rates         `json:"rates"`
 	Deeds     []Deed        `json:"deeds"`
-	Ends      []string      `json:"ends"`  // campaigns that are closed and refunded once all is final
-	Holes     bool          `json:"holes"` // a person decides about withheld packets
+	Ends      []string      `json:"ends"`             // campaigns that are closed and refunded once all is final
+	Serves    int           `json:"serves,omitempty"` // processes of `hongbao serve`
+	Holes     bool          `json:"holes"`            // a person decides about withheld packets
 	// Faults, if not nil, are the faults of requests. Otherwise they are drawn by the Rates.
 	Faults []Fault `json:"faults"`
 }
@@ -107,7 +108,7 @@ func PlanOf(seed uint64, size Size, on []string) Plan {
 	}
 	p.Rates = Rates{CutBefore: some(.03), CutAfter: some(.03), Swallow: some(.01), Delay: some(.05),
 		LongDelay: 300 * time.Millisecond}
-	p.drawDeeds(r, size, on)
+	p.drawDeeds(r, size, slices.DeleteFunc(slices.Clone(on), func(what string) bool { return slices.Contains(Books, what) }))
 	for _, c := range p.Campaigns {
 		if r.IntN(3) == 0 {
 			p.Ends = append(p.Ends, c.ID)
@@ -115,6 +116,8 @@ func PlanOf(seed uint64, size Size, on []string) Plan {
 	}
 	p.Holes = r.IntN(2) == 0
 	p.Campaigns[len(p.Campaigns)-1].Later = r.IntN(6) == 0
+	p.drawBooks(size, on)
+	p.drawServe(size, on)
 	return p
 }
 
