@@ -261,6 +261,8 @@ func (c *StoredCampaign) refuses(g *hongbao.Grant) Reason {
 	switch {
 	case c.State == StateRefunded:
 		return AfterRefund
+	case g.Packet > c.Packets:
+		return PacketNotPlanned
 	case g.Amount > c.Funded-c.Granted-c.Refunded:
 		return OverFunded
 	}
@@ -310,6 +312,7 @@ func (s *Settler) settle(ctx context.Context, items []item, known map[string]kno
 		if errs[it.index] = err; err != nil {
 			return nil
 		}
+		s.config.Ledger.known.forget(it.grant.Campaign)
 		if it.reason = c.refuses(it.grant); it.reason == "" { // topped up meanwhile, or the pool was changed by hand
 			it.reason = OverFunded
 		}

@@ -31,13 +31,15 @@ func (w *world) do(ctx context.Context, d *Deed) error {
 		defer w.forgetProducers()
 		return sleep(ctx, d.For)
 	case LedgerPause:
-		w.slow.set(d.For, 0)
+		w.db.set(d.For, 0)
 		return sleep(ctx, d.For)
 	case SlowLedger:
-		w.slow.set(d.For, 700*time.Millisecond)
+		w.db.set(d.For, 700*time.Millisecond)
 		return sleep(ctx, d.For)
 	case SinkPause, CampaignPause, TopUp:
 		return w.byOperator(ctx, d)
+	case LedgerBack, LedgerReadOnly, EndEarly:
+		return w.onBooks(ctx, d)
 	}
 	if slices.Contains(KafkaDeeds, d.What) {
 		return w.toKafka(ctx, d)

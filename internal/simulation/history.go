@@ -47,6 +47,7 @@ func Run(ctx context.Context, plan Plan, o Options) *Result {
 	w := &world{plan: plan, cover: &Coverage{}, dsn: filepath.Join(o.Dir, fmt.Sprintf("ledger-%d.db", plan.Seed)),
 		slots: map[string]*slot{}, alarms: map[string]int{}, lost: map[string]bool{}, todo: map[string]string{},
 		above: map[string]int64{}}
+	w.db = newDatabase(w.dsn)
 	w.net = newNet(plan.Seed, plan.how(), w.cover, o.Trace)
 	r := &Result{Cover: w.cover}
 	began := time.Now()
@@ -95,6 +96,10 @@ func (w *world) history(ctx context.Context, r *Result, plant *judge.Plant) (err
 	for i := range w.plan.Subscribers {
 		w.newSlot(fmt.Sprintf("s%d", i))
 	}
+	for i := range w.plan.Serves {
+		w.newSlot(fmt.Sprintf("h%d", i))
+		w.cover.note("deed", Serve)
+	}
 	for _, s := range w.slots {
 		processes.Go(func() { s.run(working) })
 	}
@@ -107,6 +112,7 @@ func (w *world) history(ctx context.Context, r *Result, plant *judge.Plant) (err
 	err = w.settle(ctx, r, plant)
 	stop()
 	processes.Wait()
+	w.gateway.client.CloseIdleConnections()
 	if err == nil && len(w.accepted) > 0 && !w.plan.needsPerson() {
 		err = fmt.Errorf("a person had to accept a loss of the shards %v, although a copy lacked the last writes only", w.accepted)
 	}
@@ -161,7 +167,7 @@ func (w *world) settle(ctx context.Context, r *Result, plant *judge.Plant) error
 			return err
 		}
 	}
-	if len(w.plan.Ends) == 0 {
+	if len(w.plan.ended()) == 0 {
 		return nil
 	}
 	if err := w.end(ctx); err != nil {

@@ -50,6 +50,9 @@ var All = []string{Kill, Pause, PartRedis, PartKafka, RedisDown, KafkaDown, Long
 	OldFile, FirstFile, QuietStart, Full, Stop, ClockAhead, ClockBack, LedgerPause, SlowLedger, SinkPause, CampaignPause,
 	TopUp, Flushed}
 
+// Later has the deeds that generators of their own draw, so that a seed's other deeds stay as they were.
+var Later = slices.Concat(KafkaDeeds, Books)
+
 // Plan is what a history has. It depends only on the seed and the deeds that are on, or comes from a file.
 type Plan struct {
 	Seed      uint64        `json:"seed"`
@@ -61,8 +64,9 @@ type Plan struct {
 	Faulty    time.Duration `json:"faulty"` // no faults after this time
 	Rates     Rates         `json:"rates"`
 	Deeds     []Deed        `json:"deeds"`
-	Ends      []string      `json:"ends"`  // campaigns that are closed and refunded once all is final
-	Holes     bool          `json:"holes"` // a person decides about withheld packets
+	Ends      []string      `json:"ends"`             // campaigns that are closed and refunded once all is final
+	Serves    int           `json:"serves,omitempty"` // processes of `hongbao serve`
+	Holes     bool          `json:"holes"`            // a person decides about withheld packets
 	// Subscribers is how many processes read the topic.
 	Subscribers int `json:"subscribers,omitempty"`
 	// Faults, if not nil, are the faults of requests. Otherwise they are drawn by the Rates.
@@ -109,7 +113,7 @@ func PlanOf(seed uint64, size Size, on []string) Plan {
 	}
 	p.Rates = Rates{CutBefore: some(.03), CutAfter: some(.03), Swallow: some(.01), Delay: some(.05),
 		LongDelay: 300 * time.Millisecond}
-	p.drawDeeds(r, size, slices.DeleteFunc(slices.Clone(on), func(what string) bool { return slices.Contains(KafkaDeeds, what) }))
+	p.drawDeeds(r, size, slices.DeleteFunc(slices.Clone(on), func(what string) bool { return slices.Contains(Later, what) }))
 	for _, c := range p.Campaigns {
 		if r.IntN(3) == 0 {
 			p.Ends = append(p.Ends, c.ID)
@@ -118,6 +122,8 @@ func PlanOf(seed uint64, size Size, on []string) Plan {
 	p.Holes = r.IntN(2) == 0
 	p.Campaigns[len(p.Campaigns)-1].Later = r.IntN(6) == 0
 	p.drawKafka(on)
+	p.drawBooks(size, on)
+	p.drawServe(size, on)
 	return p
 }
 

@@ -32,6 +32,9 @@ var reasons = map[string]map[string]string{
 		"* paused":          "only while a campaign is paused",
 		"* refused":         "only while a campaign changes its state",
 	},
+	"ledger": {
+		"a promotion lost a refund": "only if a campaign is refunded within the lag of the standby",
+	},
 	"outcome": {
 		"busy":      "the backlog of 60 users is below its limit: TestGrabAgainstModel",
 		"refilling": "only between the announcement of a top-up and its packets, some milliseconds: TestGrabAgainstModel",
@@ -43,6 +46,8 @@ var reasons = map[string]map[string]string{
 		"hongbao campaign close --early": "only if one shard of a campaign is lost and another one is intact",
 		"hongbao hole grant":             "only if a withheld packet was told to a user",
 		"hongbao hole release":           "only if a restore withheld packets of a campaign on one shard",
+		"hongbao replay --missing":       "only after a promotion of the ledger that lost grants",
+		"a refund again":                 "only after a promotion of the ledger that lost the refund",
 		"hongbao replay":                 "only if receipts have no entry in the stream after an accepted loss",
 		"kafka-consumer-groups.sh":       "only if a subscriber's Run has ended because the topic was made again",
 		"hongbao quarantine resolve":     "only if a settled packet came again with other facts",

@@ -45,8 +45,6 @@ func (r *rows) away(d time.Duration) {
 	r.until = time.Now().Add(d)
 }
 
-var errAway = errors.New("simulated: the database is away")
-
 // reach returns an error instead of a request of p to the database, or after it.
 func (r *rows) reach(ctx context.Context, p *Proc, op string) error {
 	r.mu.Lock()

@@ -32,33 +32,37 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // world is a history while it runs.
 type world struct {
-	plan  Plan
-	cover *Coverage
-	net   *Net
-	redis *redisServer
-	kafka *kfake.Cluster
-	dsn   string
-	rows  *rows         // nil without subscribers
-	held  held          // mu guards it
-	first reflect.Value // Redis before the first event
-	slots map[string]*slot
-	slow  sluggish
+	plan    Plan
+	cover   *Coverage
+	net     *Net
+	redis   *redisServer
+	kafka   *kfake.Cluster
+	dsn     string
+	first   reflect.Value // Redis before the first event
+	slots   map[string]*slot
+	gateway *gateway
+	db      *database
+	rows    *rows // nil without subscribers
+	held    held  // mu guards it
 
 	ordering turn.Lock
 
-	mu        sync.Mutex
-	told      []judge.Win
-	gaveUp    []judge.Win
-	accepted  []int             // shards whose loss a person has accepted
-	lost      map[string]bool   // campaigns with a place on such a shard
-	todo      map[string]string // what a person still has to do with campaigns
-	named     int64             // grants that the accepted reports name as lost
-	above     map[string]int64  // packets that a person has granted to "campaign user" above the limit
-	decided   bool              // a person has decided about all withheld packets
-	bugs      []string
-	notes     []string
-	alarms    map[string]int // by code
-	unfounded int            // workers that did not start because Redis has no deployment
+	mu       sync.Mutex
+	told     []judge.Win
+	gaveUp   []judge.Win
+	accepted []int             // shards whose loss a person has accepted
+	lost     map[string]bool   // campaigns with a place on such a shard
+	todo     map[string]string // what a person still has to do with campaigns
+	named    int64             // grants that the accepted reports name as lost
+	above    map[string]int64  // packets that a person has granted to "campaign user" above the limit
+	// refunded are the campaigns that a person has closed and refunded. lostRefund says that the ledger has lost a refund.
+	refunded   []string
+	lostRefund bool
+	decided    bool // a person has decided about all withheld packets
+	bugs       []string
+	notes      []string
+	alarms     map[string]int // by code
+	unfounded  int            // workers that did not start because Redis has no deployment
 }
 
 func (w *world) note(format string, args ...any) {
@@ -100,7 +104,7 @@ func (w *world) config(p *Proc) (*configs.Config, error) {
 	slices.Sort(env)
 	c, err := configs.Load("", env, nil)
 	if err == nil {
-		c.Seams = configs.Seams{Dial: p.dial, Gate: w.slow.gate(p), Process: p.name, Log: &heard{w: w, process: p.name}}
+		c.Seams = configs.Seams{Dial: p.dial, Gate: w.db.gate(p), Process: p.name, Log: &heard{w: w, process: p.name}}
 	}
 	return c, err
 }
@@ -171,6 +175,13 @@ func (w *world) open(ctx context.Context) (err error) {
 				return err
 			}
 		}
+		key := &app.NewKey{}
+		if w.plan.Serves > 0 {
+			if key, err = a.CreateKey(ctx, gatewayKey); err != nil {
+				return err
+			}
+		}
+		w.gateway = w.newGateway(key.Text)
 		w.first = snapshot(w.redis.Miniredis)
 		return nil
 	})

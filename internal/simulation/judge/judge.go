@@ -239,6 +239,9 @@ func (v *verdict) sums(c Campaign, m *money, grants []grant) {
 	if n != m.grants || amount != m.granted || m.funded != c.Total || m.packets != c.Packets {
 		v.wrong("the ledger's sums of %s are %+v, its grants are %d with %d", c.ID, *m, n, amount)
 	}
+	if m.refunds > 1 || m.moved != m.refunded || m.ended() != (m.refunds == 1) {
+		v.wrong("%s is %s, %d are refunded, and %d transfers of %d went to its sponsor", c.ID, m.state, m.refunded, m.refunds, m.moved)
+	}
 	if m.ended() {
 		if amount+m.refunded != c.Total {
 			v.wrong("%s has %d, %d are granted and %d refunded", c.ID, c.Total, amount, m.refunded)

@@ -128,6 +128,7 @@ func header(r *kgo.Record, key string) string {
 type money struct {
 	packets, funded, granted, grants, refunded int64
 	state                                      string
+	refunds, moved                             int64 // transfers to the sponsor, and their sum
 }
 
 // ended reports whether the campaign was refunded. Its stock and its withheld packets went back to the sponsor.
@@ -156,7 +157,10 @@ func (j *Judge) readLedger(ctx context.Context) (grants []grant, campaigns map[s
 		return nil, nil, err
 	}
 	campaigns = map[string]*money{}
-	totals, err := tx.QueryContext(ctx, `SELECT id, packets, funded, granted, grants, refunded, state FROM campaign`)
+	totals, err := tx.QueryContext(ctx, `SELECT id, packets, funded, granted, grants, refunded, state,
+		(SELECT COUNT(*) FROM transfer AS t WHERE t.campaign = c.id AND t.kind = 'refund'),
+		(SELECT COALESCE(SUM(amount), 0) FROM transfer AS t WHERE t.campaign = c.id AND t.kind = 'refund')
+		FROM campaign AS c`)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the campaigns: %w", err)
 	}
@@ -164,7 +168,8 @@ func (j *Judge) readLedger(ctx context.Context) (grants []grant, campaigns map[s
 	for totals.Next() {
 		var id string
 		m := money{}
-		if err := totals.Scan(&id, &m.packets, &m.funded, &m.granted, &m.grants, &m.refunded, &m.state); err != nil {
+		if err := totals.Scan(&id, &m.packets, &m.funded, &m.granted, &m.grants, &m.refunded, &m.state, &m.refunds,
+			&m.moved); err != nil {
 			return nil, nil, err
 		}
 		campaigns[id] = &m
