@@ -13,7 +13,7 @@ import (
 
 // The kinds of deeds of Kafka's side: those of subscribers, and those of brokers.
 const (
-	SubscriberKill  = "subscriber_kill"  // a subscriber dies, and another one takes its place
+	SubscriberKill  = "subscriber_kill"  // a subscriber dies inside a transaction, and another one takes its place
 	SubscriberStop  = "subscriber_stop"  // a subscriber ends in order, and another one takes its place
 	SubscriberPause = "subscriber_pause" // a subscriber stands still
 	SubscriberPart  = "subscriber_part"  // a subscriber and Kafka do not reach each other
@@ -73,10 +73,11 @@ func (p *Plan) drawKafka(on []string) {
 		case LeadersMove, BrokerDown:
 			d.Who = fmt.Sprintf("b%d", r.IntN(kafkaBrokers))
 		}
-		if d.What == TopicAgain {
-			d.For /= 3
-		}
 		p.Deeds = append(p.Deeds, d)
+	}
+	if p.Subscribers > 0 && slices.Contains(kinds, TopicAgain) && r.IntN(4) == 0 {
+		p.Deeds = append(p.Deeds, Deed{At: time.Duration(r.Int64N(int64(p.Faulty))), What: TopicAgain,
+			For: time.Duration(r.Int64N(int64(2 * time.Second)))})
 	}
 	p.sortDeeds()
 }
@@ -139,7 +140,7 @@ func (w *world) kafkaDown(down bool) {
 func (w *world) toKafka(ctx context.Context, d *Deed) error {
 	switch d.What {
 	case SubscriberKill:
-		return w.toProcess(ctx, &Deed{What: Kill, Who: d.Who})
+		return w.killSubscriber(ctx, d)
 	case SubscriberStop:
 		return w.toProcess(ctx, &Deed{What: Stop, Who: d.Who})
 	case SubscriberPause:
@@ -162,6 +163,15 @@ func (w *world) toKafka(ctx context.Context, d *Deed) error {
 		return w.topicAgain(ctx, d)
 	}
 	return nil
+}
+
+// killSubscriber kills a subscriber inside a transaction, if there is one within the time of the deed.
+func (w *world) killSubscriber(ctx context.Context, d *Deed) error {
+	_, p := w.slots[d.Who].get()
+	if p != nil && w.rows.dieInside(ctx, p, d.For, p.kill) {
+		w.cover.note("subscriber", "died before its COMMIT")
+	}
+	return w.toProcess(ctx, &Deed{What: Kill, Who: d.Who})
 }
 
 // numberOf returns the number of "b1".

@@ -183,9 +183,10 @@ func (p *Plan) has(what string) bool {
 	return slices.ContainsFunc(p.Deeds, func(d Deed) bool { return d.What == what })
 }
 
-// needsPerson reports whether the plan may lose what no process can restore, such as packets of a top-up.
+// needsPerson reports whether the plan may lose what no process can restore, such as packets of a top-up. A restore does
+// not trust a topic that is shorter than an open claim has seen it.
 func (p *Plan) needsPerson() bool {
-	return p.has(OldFile) || p.has(FirstFile) || p.has(Flushed) || p.has(ClockAhead) || p.has(TopUp)
+	return p.has(OldFile) || p.has(FirstFile) || p.has(Flushed) || p.has(ClockAhead) || p.has(TopUp) || p.has(TopicAgain)
 }
 
 // hidesTellers reports whether a process that has told users something may be unable to report it.

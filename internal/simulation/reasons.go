@@ -53,8 +53,9 @@ var reasons = map[string]map[string]string{
 		"hongbao quarantine resolve":     "only if a settled packet came again with other facts",
 	},
 	"subscriber": {
-		"commit failed":     "only if a commit gets no answer for 2 s, and the generation still lives",
-		"retry of the sink": "only if a transaction of the subscribers' database fails",
+		"died before its COMMIT": "only if a subscriber has a transaction within the time of the deed",
+		"commit failed":          "only if a commit gets no answer for 2 s, and the generation still lives",
+		"retry of the sink":      "only if a transaction of the subscribers' database fails",
 	},
 	"grab error": {
 		"broken":   "no key of a campaign is damaged: the tests of internal/store",

@@ -20,7 +20,8 @@ type rows struct {
 	file string
 
 	mu    sync.Mutex
-	until time.Time // until then nobody reaches it
+	until time.Time        // until then nobody reaches it
+	dying map[*Proc]func() // what a process does before its next COMMIT, and dies
 }
 
 // path returns the file; "" without subscribers.
@@ -45,13 +46,40 @@ func (r *rows) away(d time.Duration) {
 	r.until = time.Now().Add(d)
 }
 
+// dieInside calls die when a process would commit its next transaction, at most d later. It reports whether it did.
+func (r *rows) dieInside(ctx context.Context, p *Proc, d time.Duration, die func()) bool {
+	died := make(chan struct{})
+	r.mu.Lock()
+	r.dying[p] = func() { die(); close(died) }
+	r.mu.Unlock()
+	limit := time.NewTimer(d)
+	defer limit.Stop()
+	select {
+	case <-died:
+		return true
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.dying, p)
+	return false
+}
+
 // reach returns an error instead of a request of p to the database, or after it.
 func (r *rows) reach(ctx context.Context, p *Proc, op string) error {
 	r.mu.Lock()
-	away := time.Now().Before(r.until)
+	away, die := time.Now().Before(r.until), r.dying[p]
+	if op == "commit" {
+		delete(r.dying, p)
+	}
 	r.mu.Unlock()
-	if away {
+	switch {
+	case away:
 		return errAway
+	case die != nil && op == "commit":
+		die()
+		return errDead
 	}
 	return p.reach(ctx, rowsServer, op)
 }

@@ -167,8 +167,9 @@ func TestFixedSeeds(t *testing.T) {
 // expected is what histories should reach: each way of opening a shard, each outcome, each error class, each deed.
 func expected() map[string][]string {
 	list := map[string][]string{"opening": {"nothing lost", "exact", "guarded", "a person"}, "deed": everything,
-		"subscriber": {"done", "repeated", "fence", "read failed", "commit failed", "retry of the sink"},
-		"ledger":     {"a promotion lost grants", "a promotion lost a refund", "refunded while users grab"}}
+		"subscriber": {"died before its COMMIT", "done", "repeated", "fence", "read failed", "commit failed",
+			"retry of the sink"},
+		"ledger": {"a promotion lost grants", "a promotion lost a refund", "refunded while users grab"}}
 	for _, o := range hongbao.Outcomes() {
 		list["outcome"] = append(list["outcome"], string(o))
 	}

@@ -22,7 +22,7 @@ const (
 // newRows creates the database of the subscribers, with the table of their effects. It has no unique key, so a second
 // effect of a grant is a second row.
 func (w *world) newRows(ctx context.Context) (err error) {
-	w.rows = &rows{file: w.dsn + ".rows"}
+	w.rows = &rows{file: w.dsn + ".rows", dying: map[*Proc]func(){}}
 	db, err := sql.Open("sqlite", w.rows.dsn())
 	if err != nil {
 		return fmt.Errorf("open the subscribers' database: %w", err)
