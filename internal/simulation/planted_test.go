@@ -42,7 +42,7 @@ var caughtWithin = map[string]int{
 	"refund_before_settled":     40,
 	"replay_believes_done_bits": 40,
 	"request_not_recognised":    5,
-	"serve_forgets_request":     60,
+	"serve_forgets_request":     20,
 	"server_unchecked":          0,
 	"session_kept":              0,
 	"told_before_registered":    0,
