@@ -34,7 +34,7 @@ const (
 // drawBooks adds deeds that concern the ledger's books.
 func (p *Plan) drawBooks(size Size, on []string) {
 	r := rand.New(rand.NewPCG(p.Seed, 7))
-	for _, what := range Books {
+	for _, what := range []string{LedgerBack, LedgerReadOnly, EndEarly} {
 		often := 1 // of 6
 		if what == LedgerBack {
 			often = 3 // most plans have other deeds that exclude it

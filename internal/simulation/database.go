@@ -21,13 +21,24 @@ type database struct {
 
 	mu      sync.Mutex
 	until   time.Time
-	each    time.Duration                       // of a transaction; 0: none begins until then
-	refuses error                               // the answer to every transaction; nil: it serves
-	armed   ledger.Moment                       // of which the next transaction of a worker sets refuses to readOnly
-	trap    chan struct{}                       // closed then; nil: no trap is set
-	life    context.Context                     //nolint:containedctx // of the connections; it ends when they break
-	cut     context.CancelFunc                  // ends life
-	on      map[context.Context]context.Context // from a transaction's context to the life of its connection
+	each    time.Duration                    // of a transaction; 0: none begins until then
+	refuses error                            // the answer to every transaction; nil: it serves
+	armed   ledger.Moment                    // of which the next transaction of a worker sets refuses to readOnly
+	trap    chan struct{}                    // closed then; nil: no trap is set
+	now     *connections                     // those that transactions get
+	on      map[context.Context]*connections // from a transaction's context to its connection
+}
+
+// connections live until they break.
+type connections struct {
+	life context.Context //nolint:containedctx // their life
+	cut  context.CancelFunc
+}
+
+func connected() *connections {
+	c := &connections{}
+	c.life, c.cut = context.WithCancel(context.Background())
+	return c
 }
 
 var (
@@ -37,9 +48,7 @@ var (
 )
 
 func newDatabase(file string) *database {
-	b := &database{file: file, on: map[context.Context]context.Context{}}
-	b.life, b.cut = context.WithCancel(context.Background())
-	return b
+	return &database{file: file, now: connected(), on: map[context.Context]*connections{}}
 }
 
 // set makes the server slow for a while.
@@ -61,8 +70,8 @@ func (b *database) refuseNow(err error) {
 	if b.refuses = err; err == nil {
 		return
 	}
-	b.cut()
-	b.life, b.cut = context.WithCancel(context.Background())
+	b.now.cut()
+	b.now = connected()
 }
 
 // setTrap makes the server read-only at the next such moment of a worker's transaction. The channel is closed then.
@@ -130,16 +139,16 @@ func (b *database) connection(ctx context.Context, p *Proc, at ledger.Moment) (c
 				delete(b.on, ctx)
 			})
 		}
-		b.on[ctx] = b.life
+		b.on[ctx] = b.now
 	}
-	life := b.on[ctx]
-	if life == nil {
-		return b.life, nil
+	on := b.on[ctx]
+	if on == nil { // its context has just ended
+		on = b.now
 	}
-	if life.Err() != nil {
+	if on.life.Err() != nil {
 		return nil, errConnBroke
 	}
-	return life, nil
+	return on.life, nil
 }
 
 // copied is the name of a copy of the database's file.

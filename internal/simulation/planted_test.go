@@ -45,7 +45,7 @@ var caughtWithin = map[string]int{
 	"request_not_recognised":    5,
 	"same_log_unchecked":        150,
 	"seen_not_asked":            60,
-	"serve_forgets_request":     60,
+	"serve_forgets_request":     20,
 	"server_unchecked":          0,
 	"session_kept":              0,
 	"told_before_registered":    0,

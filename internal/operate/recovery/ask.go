@@ -2,6 +2,7 @@ package recovery
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -196,7 +197,12 @@ func (r *Recoverer) begin(ctx context.Context, k *store.Shard, z *store.Frozen, 
 	if err != nil {
 		return a, err
 	}
-	return a, k.Begin(ctx, z, a)
+	err = k.Begin(ctx, z, a)
+	if errors.Is(err, store.ErrAttemptOver) { // if another worker has opened the shard, the ledger refuses its events
+		_, failed := k.FencedAt(ctx, a.Epoch)
+		err = errors.Join(err, failed)
+	}
+	return a, err
 }
 
 // fenceTopic fences all earlier sessions of the topic, and reads the grants in the topic. It does so once in an
