@@ -185,6 +185,9 @@ func (r *Recoverer) askLedger(ctx context.Context, v *ShardReport) error {
 		return err
 	}
 	v.Epoch = max(v.Epoch, state.Epoch)
+	if err = r.askFences(ctx, v); err != nil {
+		return err
+	}
 	if v.Ledger, err = r.cfg.Ledger.HighestSeq(ctx, v.Shard); err != nil {
 		return err
 	}
@@ -196,6 +199,20 @@ func (r *Recoverer) askLedger(ctx context.Context, v *ShardReport) error {
 		v.Late = max(v.Late, min(late, u.Last))
 	}
 	return nil
+}
+
+// askFences counts the last event that Redis had when an earlier attempt began among those that callers have seen. That
+// attempt's process may have died, and Redis may have lost more since. Redis had no later epoch then than now, because
+// no epoch lies between its present one and that of the fence.
+func (r *Recoverer) askFences(ctx context.Context, v *ShardReport) error {
+	fences, err := r.cfg.Ledger.Fences(ctx, v.Shard)
+	for _, f := range fences {
+		at := store.Sight{Epoch: v.Opening, Seq: f.Floor}
+		if f.Epoch == v.Opening+1 && at.After(store.Sight{Epoch: v.SeenIn, Seq: v.Seen}) && f.Floor > v.Redis {
+			v.Seen, v.SeenIn = at.Seq, at.Epoch
+		}
+	}
+	return err
 }
 
 // LastEntry returns the time from which the topic may have events that Redis has lost. It is a minute before the last
