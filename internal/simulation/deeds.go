@@ -33,6 +33,8 @@ func (w *world) do(ctx context.Context, d *Deed) error {
 		return sleep(ctx, d.For)
 	case SinkPause, CampaignPause, TopUp:
 		return w.byOperator(ctx, d)
+	case SinkLate, SinkAgain, Refusal, Replay:
+		return w.toDelivery(ctx, d)
 	}
 	return w.toRedis(ctx, d)
 }

@@ -46,9 +46,9 @@ const (
 )
 
 // All has every deed.
-var All = []string{Kill, Pause, PartRedis, PartKafka, RedisDown, KafkaDown, LongKafka, Forgotten, Failover, TellerDies,
+var All = append([]string{Kill, Pause, PartRedis, PartKafka, RedisDown, KafkaDown, LongKafka, Forgotten, Failover, TellerDies,
 	OldFile, FirstFile, QuietStart, Full, Stop, ClockAhead, ClockBack, LedgerPause, SlowLedger, SinkPause, CampaignPause,
-	TopUp, Flushed}
+	TopUp, Flushed}, Deliveries...)
 
 // Plan is what a history has. It depends only on the seed and the deeds that are on, or comes from a file.
 type Plan struct {
@@ -107,7 +107,7 @@ func PlanOf(seed uint64, size Size, on []string) Plan {
 	}
 	p.Rates = Rates{CutBefore: some(.03), CutAfter: some(.03), Swallow: some(.01), Delay: some(.05),
 		LongDelay: 300 * time.Millisecond}
-	p.drawDeeds(r, size, on)
+	p.drawDeeds(r, size, without(on, Deliveries))
 	for _, c := range p.Campaigns {
 		if r.IntN(3) == 0 {
 			p.Ends = append(p.Ends, c.ID)
@@ -115,6 +115,7 @@ func PlanOf(seed uint64, size Size, on []string) Plan {
 	}
 	p.Holes = r.IntN(2) == 0
 	p.Campaigns[len(p.Campaigns)-1].Later = r.IntN(6) == 0
+	p.drawDeliveries(on)
 	return p
 }
 
@@ -163,6 +164,11 @@ func (p *Plan) drawDeeds(r *rand.Rand, size Size, on []string) {
 		p.Deeds = append(p.Deeds, d)
 	}
 	slices.SortStableFunc(p.Deeds, func(a, b Deed) int { return int(a.At - b.At) })
+}
+
+// without returns the kinds of a list that are not in another one.
+func without(all, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(others, s) })
 }
 
 // has reports whether the plan has a deed of a kind.

@@ -164,6 +164,7 @@ func TestFixedSeeds(t *testing.T) {
 // expected is what histories should reach: each way of opening a shard, each outcome, each error class, each deed.
 func expected() map[string][]string {
 	list := map[string][]string{"opening": {"nothing lost", "exact", "guarded", "a person"}, "deed": simulation.All}
+	list["person"], list["delivery"] = simulation.Commands(), simulation.Reached
 	for _, o := range hongbao.Outcomes() {
 		list["outcome"] = append(list["outcome"], string(o))
 	}

@@ -25,6 +25,7 @@ type slot struct {
 
 	mu       sync.Mutex
 	proc     *Proc
+	sinks    []string           // of the process
 	producer *producer.Producer // nil of a worker, and while none lives
 }
 
@@ -50,7 +51,7 @@ func (s *slot) run(ctx context.Context) {
 			return
 		}
 		s.mu.Lock()
-		s.proc = p
+		s.proc, s.sinks = p, cfg.Deployment.Sinks
 		s.mu.Unlock()
 		s.one(ctx, p, cfg)
 		_ = sleep(ctx, restartAfter)

@@ -44,6 +44,7 @@ type world struct {
 	slow  sluggish
 
 	ordering turn.Lock
+	rolling  turn.Lock // sinks come and go one after another
 
 	mu        sync.Mutex
 	told      []judge.Win
@@ -58,6 +59,11 @@ type world struct {
 	notes     []string
 	alarms    map[string]int // by code
 	unfounded int            // workers that did not start because Redis has no deployment
+
+	sinks        []string      // of processes that start now
+	owedAfter    map[int]int64 // by shard: sink kafka owes each event after this seq; nil while it is not there
+	blind        bool          // a process without sink kafka has restored a shard
+	kafkaRefuses bool
 }
 
 func (w *world) note(format string, args ...any) {
@@ -92,6 +98,7 @@ func (w *world) config(p *Proc) (*configs.Config, error) {
 		"work.restore_margin": "1m",
 		"unsafe.allow":        strings.Join([]string{configs.UnsafeRedis}, ","),
 	}
+	w.sinkKnobs(set)
 	var env []string
 	for k, v := range set {
 		env = append(env, "HONGBAO_"+strings.ToUpper(strings.ReplaceAll(k, ".", "_"))+"="+v)
@@ -99,7 +106,7 @@ func (w *world) config(p *Proc) (*configs.Config, error) {
 	slices.Sort(env)
 	c, err := configs.Load("", env, nil)
 	if err == nil {
-		c.Seams = configs.Seams{Dial: p.dial, Gate: w.slow.gate(p), Process: p.name, Log: &heard{w: w, process: p.name}}
+		c.Seams = configs.Seams{Dial: p.dial, Gate: w.slow.gate(p), Process: p.name, Log: &heard{w: w, process: p.name, sinks: c.Deployment.Sinks}}
 	}
 	return c, err
 }
@@ -108,6 +115,7 @@ func (w *world) config(p *Proc) (*configs.Config, error) {
 type heard struct {
 	w       *world
 	process string
+	sinks   []string
 }
 
 var _ io.Writer = (*heard)(nil)
@@ -132,6 +140,12 @@ func (h *heard) Write(line []byte) (int, error) {
 	case l.Restored != nil:
 		h.w.cover.note("opening", "exact")
 	}
+	if l.Restored != nil && !slices.Contains(h.sinks, kafkaSink) {
+		h.w.cover.note("delivery", blindRestore)
+		h.w.mu.Lock()
+		h.w.blind = true
+		h.w.mu.Unlock()
+	}
 	if l.Code != "" {
 		h.w.cover.note("alarm", l.Code)
 		h.w.mu.Lock()
@@ -145,6 +159,9 @@ func (h *heard) Write(line []byte) (int, error) {
 func (w *world) open(ctx context.Context) (err error) {
 	if w.redis, err = newRedis(w.net, w.plan.Seed); err != nil {
 		return err
+	}
+	if w.plan.changesSinks() {
+		w.redis.node = 5 // so that the few entries of a history are trimmed
 	}
 	settings := map[string]string{"message.max.bytes": "2000000"}
 	if w.plan.has(Forgotten) {
@@ -174,7 +191,7 @@ func (w *world) open(ctx context.Context) (err error) {
 			}
 		}
 		w.first = snapshot(w.redis.Miniredis)
-		return nil
+		return w.prepareRefusals(ctx)
 	})
 }
 

@@ -40,6 +40,7 @@ type verdict struct {
 	redis  map[packet]*grant
 	held   map[string]*held
 	money  map[string]*money
+	owed   owed
 }
 
 // wrong notes what must never be.
@@ -73,6 +74,9 @@ func (j *Judge) Judge(ctx context.Context, facts *Facts) (*Findings, error) {
 		return nil, err
 	}
 	v.money = campaigns
+	if v.owed, err = j.readOwed(ctx); err != nil {
+		return nil, err
+	}
 	if err := j.readTopic(ctx); err != nil {
 		return nil, err
 	}
@@ -126,6 +130,8 @@ func (v *verdict) once(place string, grants []grant, to map[packet]*grant) {
 		switch was := to[g.packet()]; {
 		case was == nil:
 			to[g.packet()] = g
+		case place == theTopic && v.facts.Blind && same(was, g):
+			v.Losses = append(v.Losses, fmt.Sprintf("%s has it twice: %v", place, g))
 		case place == theTopic && v.lost[g.Campaign] && same(was, g):
 			v.missing(g.Campaign, "%s has it twice: %v", place, g)
 		default:
@@ -198,6 +204,8 @@ func (v *verdict) everywhere(why string, g *grant) {
 			continue // the campaign leaves Redis
 		}
 		switch has := place.grants[g.packet()]; {
+		case has == nil && place.name == theTopic && v.mayLack(g):
+			v.NotOwed++
 		case has == nil:
 			v.missing(g.Campaign, "%s, and not in %s: %v", why, place.name, g)
 		case !same(has, g):
