@@ -33,7 +33,7 @@ func (w *world) do(ctx context.Context, d *Deed) error {
 		return sleep(ctx, d.For)
 	case SinkPause, CampaignPause, TopUp:
 		return w.byOperator(ctx, d)
-	case SinkLate, SinkAgain, Refusal, Replay:
+	case SinkLate, SinkAgain, Refusal, Replay, PacketTwice:
 		return w.toDelivery(ctx, d)
 	}
 	return w.toRedis(ctx, d)

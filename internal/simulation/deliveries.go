@@ -13,11 +13,13 @@ const (
 	SinkAgain = "sink_again" // sink kafka is removed, and later added again
 	Refusal   = "refusal"    // a sink refuses some users for good, until a person has spoken with its owners
 	Replay    = "replay"     // a person replays grants into a sink; the command dies, and they run it again
+
+	PacketTwice = "packet_twice" // somebody puts a granted packet back into the stock by hand
 )
 
 // Deliveries has every deed of deliveries. A plan draws them apart from the others, so their number changes no other
 // plan.
-var Deliveries = []string{SinkLate, SinkAgain, Refusal, Replay}
+var Deliveries = []string{SinkLate, SinkAgain, Refusal, Replay, PacketTwice}
 
 const kafkaSink, balanceSink = "kafka", "balance"
 
@@ -45,6 +47,9 @@ func (p *Plan) drawDeliveries(on []string) {
 		add(Deed{What: Replay, Who: replays[r.IntN(len(replays))], At: some(2 * p.Faulty), For: some(time.Second)}, 6)
 	}
 	p.Deeds = append(p.Deeds, drawn...)
+	if at := some(p.Faulty / 2); r.IntN(4) == 0 && slices.Contains(on, PacketTwice) {
+		p.drawTwice(at)
+	}
 	if p.changesSinks() { // nobody pauses a sink that is not there
 		for i := range p.Deeds {
 			if d := &p.Deeds[i]; d.What == SinkPause {
@@ -73,6 +78,8 @@ func (w *world) toDelivery(ctx context.Context, d *Deed) error {
 		return w.refuse(ctx, d)
 	case Replay:
 		return w.replay(ctx, d)
+	case PacketTwice:
+		return w.putBack(ctx)
 	}
 	w.rolling.Lock()
 	defer w.rolling.Unlock()
@@ -102,7 +109,7 @@ func Commands() (list []string) {
 	for _, to := range replays {
 		list = append(list, replayed(to), replayed(to)+", which dies")
 	}
-	return list
+	return append(list, payTwice)
 }
 
 func requeued(sink string) string { return "hongbao dead requeue --sink " + sink }

@@ -209,7 +209,7 @@ func (w *world) facts() *judge.Facts {
 	defer w.mu.Unlock()
 	f := &judge.Facts{Told: slices.Clone(w.told), GaveUp: slices.Clone(w.gaveUp),
 		Above: maps.Clone(w.above), Decided: w.decided, SinkMoves: w.plan.changesSinks(), OwedAfter: w.owedAfter,
-		Blind: w.blind}
+		Blind: w.blind, Twice: w.twice}
 	for _, c := range w.plan.Campaigns {
 		f.Campaigns = append(f.Campaigns, judge.Campaign{ID: c.ID, Packets: c.Packets, Total: c.Packets * price,
 			Hold: c.Hold, Lost: w.lost[c.ID]})
@@ -229,6 +229,9 @@ func (w *world) audit(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range report.Differences {
+		if w.aboutTwice(&report.Differences[i]) {
+			continue
+		}
 		if w.blind && report.Differences[i].Kind == audit.DuplicateInTopic {
 			continue
 		}

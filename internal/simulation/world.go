@@ -63,6 +63,7 @@ type world struct {
 	sinks        []string      // of processes that start now
 	owedAfter    map[int]int64 // by shard: sink kafka owes each event after this seq; nil while it is not there
 	blind        bool          // a process without sink kafka has restored a shard
+	twice        *judge.Twice  // a packet that somebody has put back
 	kafkaRefuses bool
 }
 

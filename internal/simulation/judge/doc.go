@@ -32,6 +32,7 @@ type Facts struct {
 	// after which it owes everything; nil if no such seq is known.
 	SinkMoves bool
 	OwedAfter map[int]int64
+	Twice     *Twice // nil: nobody has put a packet back
 	// Blind says that a process without sink kafka has restored a shard. So the done bits of the sink are lost, and the
 	// topic may have the same grant again.
 	Blind bool
