@@ -45,6 +45,9 @@ var reasons = map[string]map[string]string{
 		"hongbao":                        "only by some deeds of deliveries",
 		"hongbao quarantine resolve":     "only if a settled packet came again with other facts",
 	},
+	"deed": {
+		PacketTwice: "only in histories in which Redis loses nothing and sink kafka stays",
+	},
 	"delivery": {
 		blindRestore: "only if Redis loses writes while sink kafka is away",
 	},
