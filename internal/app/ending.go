@@ -314,7 +314,7 @@ func (a *App) LostProgress(ctx context.Context, id string) (*LostEnding, error) 
 }
 
 func (a *App) ender() *recovery.Ender {
-	return &recovery.Ender{Store: a.store, Books: a.ledger, Group: configs.SinkBalance}
+	return &recovery.Ender{Store: a.store, Books: a.ledger, Group: configs.SinkBalance, Owed: a.owed}
 }
 
 // LostEnding is the state of a campaign of which Redis has lost a part.

@@ -17,7 +17,7 @@ const patience = 90 * time.Second
 // pause is no end: an earlier try that the network holds back may win after it.
 func (w *world) user(ctx context.Context, u int) {
 	r := rand.New(rand.NewPCG(w.plan.Seed, uint64(1000+u)))
-	if sleep(ctx, time.Duration(r.Int64N(int64(w.plan.Faulty*2/3)))) != nil {
+	if sleep(ctx, time.Duration(r.Int64N(int64(w.plan.spread())))) != nil {
 		return
 	}
 	for _, c := range w.plan.Campaigns {

@@ -40,6 +40,8 @@ func (w *world) do(ctx context.Context, d *Deed) error {
 		return w.byOperator(ctx, d)
 	case LedgerBack, LedgerReadOnly, EndEarly:
 		return w.onBooks(ctx, d)
+	case SinkLate, SinkAgain, Refusal, Replay, PacketTwice:
+		return w.toDelivery(ctx, d)
 	}
 	if slices.Contains(KafkaDeeds, d.What) {
 		return w.toKafka(ctx, d)

@@ -50,8 +50,12 @@ var All = []string{Kill, Pause, PartRedis, PartKafka, RedisDown, KafkaDown, Long
 	OldFile, FirstFile, QuietStart, Full, Stop, ClockAhead, ClockBack, LedgerPause, SlowLedger, SinkPause, CampaignPause,
 	TopUp, Flushed}
 
-// Later has the deeds that generators of their own draw, so that a seed's other deeds stay as they were.
-var Later = slices.Concat(KafkaDeeds, Books)
+// families are deeds that generators of their own draw, so that a seed's other deeds stay as they were. Later has all
+// of them.
+var (
+	families = [][]string{KafkaDeeds, Books, Deliveries}
+	Later    = slices.Concat(families...)
+)
 
 // Plan is what a history has. It depends only on the seed and the deeds that are on, or comes from a file.
 type Plan struct {
@@ -113,7 +117,7 @@ func PlanOf(seed uint64, size Size, on []string) Plan {
 	}
 	p.Rates = Rates{CutBefore: some(.03), CutAfter: some(.03), Swallow: some(.01), Delay: some(.05),
 		LongDelay: 300 * time.Millisecond}
-	p.drawDeeds(r, size, slices.DeleteFunc(slices.Clone(on), func(what string) bool { return slices.Contains(Later, what) }))
+	p.drawDeeds(r, size, without(on, Later))
 	for _, c := range p.Campaigns {
 		if r.IntN(3) == 0 {
 			p.Ends = append(p.Ends, c.ID)
@@ -121,10 +125,28 @@ func PlanOf(seed uint64, size Size, on []string) Plan {
 	}
 	p.Holes = r.IntN(2) == 0
 	p.Campaigns[len(p.Campaigns)-1].Later = r.IntN(6) == 0
+	on = p.oneFamily(on)
 	p.drawKafka(on)
 	p.drawBooks(size, on)
 	p.drawServe(size, on)
+	p.drawDeliveries(on)
 	return p
+}
+
+// oneFamily returns the deeds that are on, with one family of later deeds at most: the judge does not know what a
+// history owes after deeds of two families.
+func (p *Plan) oneFamily(on []string) []string {
+	some := slices.DeleteFunc(slices.Clone(families), func(f []string) bool { return len(without(f, on)) == len(f) })
+	if len(some) == 0 {
+		return on
+	}
+	keep := rand.New(rand.NewPCG(p.Seed, 3)).IntN(len(some))
+	for i, f := range some {
+		if i != keep {
+			on = without(on, f)
+		}
+	}
+	return on
 }
 
 // shortLag is less than a process waits with its first answer until the replica knows it: a replica that lags for
@@ -176,6 +198,11 @@ func (p *Plan) drawDeeds(r *rand.Rand, size Size, on []string) {
 
 func (p *Plan) sortDeeds() {
 	slices.SortStableFunc(p.Deeds, func(a, b Deed) int { return int(a.At - b.At) })
+}
+
+// without returns the kinds of a list that are not in another one.
+func without(all, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(others, s) })
 }
 
 // has reports whether the plan has a deed of a kind.

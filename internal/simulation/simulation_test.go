@@ -169,7 +169,8 @@ func expected() map[string][]string {
 	list := map[string][]string{"opening": {"nothing lost", "exact", "guarded", "a person"}, "deed": everything,
 		"subscriber": {"died before its COMMIT", "done", "repeated", "fence", "read failed", "commit failed",
 			"retry of the sink"},
-		"ledger": {"a promotion lost grants", "a promotion lost a refund", "refunded while users grab"}}
+		"ledger": {"a promotion lost grants", "a promotion lost a refund", "refunded while users grab"},
+		"person": simulation.Commands(), "delivery": simulation.Reached}
 	for _, o := range hongbao.Outcomes() {
 		list["outcome"] = append(list["outcome"], string(o))
 	}

@@ -24,6 +24,7 @@ type slot struct {
 
 	mu       sync.Mutex
 	proc     *Proc
+	sinks    []string           // of the process
 	producer *producer.Producer // nil of a worker, and while none lives
 	held     bool               // no process starts
 	alive    bool
@@ -56,7 +57,7 @@ func (s *slot) run(ctx context.Context) {
 			return
 		}
 		s.mu.Lock()
-		s.proc = p
+		s.proc, s.sinks = p, cfg.Deployment.Sinks
 		s.mu.Unlock()
 		s.one(ctx, p, cfg)
 		s.over()

@@ -46,6 +46,7 @@ type world struct {
 	held    held  // mu guards it
 
 	ordering turn.Lock
+	rolling  turn.Lock // sinks come and go one after another
 
 	mu       sync.Mutex
 	told     []judge.Win
@@ -63,6 +64,12 @@ type world struct {
 	notes      []string
 	alarms     map[string]int // by code
 	unfounded  int            // workers that did not start because Redis has no deployment
+
+	sinks        []string      // of processes that start now
+	owedAfter    map[int]int64 // by shard: sink kafka owes each event after this seq; nil while it is not there
+	blind        bool          // a process without sink kafka has restored a shard
+	twice        *judge.Twice  // a packet that somebody has put back
+	kafkaRefuses bool
 }
 
 func (w *world) note(format string, args ...any) {
@@ -97,6 +104,7 @@ func (w *world) config(p *Proc) (*configs.Config, error) {
 		"work.restore_margin": "1m",
 		"unsafe.allow":        strings.Join([]string{configs.UnsafeRedis}, ","),
 	}
+	w.sinkKnobs(set)
 	var env []string
 	for k, v := range set {
 		env = append(env, "HONGBAO_"+strings.ToUpper(strings.ReplaceAll(k, ".", "_"))+"="+v)
@@ -104,7 +112,8 @@ func (w *world) config(p *Proc) (*configs.Config, error) {
 	slices.Sort(env)
 	c, err := configs.Load("", env, nil)
 	if err == nil {
-		c.Seams = configs.Seams{Dial: p.dial, Gate: w.db.gate(p), Process: p.name, Log: &heard{w: w, process: p.name}}
+		c.Seams = configs.Seams{Dial: p.dial, Gate: w.db.gate(p), Process: p.name,
+			Log: &heard{w: w, process: p.name, sinks: c.Deployment.Sinks}}
 	}
 	return c, err
 }
@@ -113,6 +122,7 @@ func (w *world) config(p *Proc) (*configs.Config, error) {
 type heard struct {
 	w       *world
 	process string
+	sinks   []string
 }
 
 var _ io.Writer = (*heard)(nil)
@@ -137,6 +147,12 @@ func (h *heard) Write(line []byte) (int, error) {
 	case l.Restored != nil:
 		h.w.cover.note("opening", "exact")
 	}
+	if l.Restored != nil && !slices.Contains(h.sinks, kafkaSink) {
+		h.w.cover.note("delivery", blindRestore)
+		h.w.mu.Lock()
+		h.w.blind = true
+		h.w.mu.Unlock()
+	}
 	if l.Code != "" {
 		h.w.cover.note("alarm", l.Code)
 		h.w.mu.Lock()
@@ -150,6 +166,9 @@ func (h *heard) Write(line []byte) (int, error) {
 func (w *world) open(ctx context.Context) (err error) {
 	if w.redis, err = newRedis(w.net, w.plan.Seed); err != nil {
 		return err
+	}
+	if w.plan.changesSinks() {
+		w.redis.node = 5 // so that the few entries of a history are trimmed
 	}
 	settings := map[string]string{"message.max.bytes": "2000000"}
 	if w.plan.has(Forgotten) {
@@ -183,7 +202,7 @@ func (w *world) open(ctx context.Context) (err error) {
 		}
 		w.gateway = w.newGateway(key.Text)
 		w.first = snapshot(w.redis.Miniredis)
-		return nil
+		return w.prepareRefusals(ctx)
 	})
 }
 

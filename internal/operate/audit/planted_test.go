@@ -104,6 +104,14 @@ var planted = map[string]struct {
 		},
 		kinds(audit.PacketTwice), "granted twice",
 	},
+	"one packet that Redis has dealt twice": { // no seq lacks its event
+		func(t *testing.T, w *world) {
+			g := w.settled("a", "u0003")
+			do(t, w.rdb.LPush(t.Context(), w.keys("a").Keys.Stock("a"), fmt.Sprintf("%d %d", g.Packet, g.Amount)))
+			w.grab(t, "a", 9000, 1)
+		},
+		kinds(audit.PacketTwice, audit.Different, audit.StreamGap), "granted twice",
+	},
 	"seqs without an event": {
 		func(t *testing.T, w *world) { do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Keys.Meta(), "seq", 3)) },
 		kinds(audit.SeqGap), "no receipt, entry, ledger or topic has seqs",

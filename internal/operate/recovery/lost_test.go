@@ -22,7 +22,8 @@ import (
 )
 
 func (w *world) ender() *recovery.Ender {
-	return &recovery.Ender{Store: w.store, Books: w.ledger, Group: "balance"}
+	return &recovery.Ender{Store: w.store, Books: w.ledger, Group: "balance",
+		Owed: func(context.Context, string) ([]stream.Owed, error) { return w.owed, nil }}
 }
 
 // lost is a person's order to refund a lost campaign. Each packet of the campaign is worth 10.
@@ -144,6 +145,11 @@ func TestRolledBackCampaignEnds(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, recovery.Waiting{Receipts: 100}, at.Waiting, "receipts without an entry still wait")
 	require.Contains(t, at.Waiting.Steps(id)[0], "`hongbao replay NAME --to balance --campaign rain`")
+	w.owed[0] = stream.Owed{{First: 41, Last: stream.Forever}}
+	at, err = w.ender().Progress(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, recovery.Waiting{Receipts: 60}, at.Waiting, "the replay leaves out what the sink does not owe")
+	w.owed[0] = nil
 	w.pay(t, answers)
 	_, err = w.ender().Refund(t.Context(), lost(9_000))
 	require.NoError(t, err)
