@@ -106,6 +106,6 @@ func TestTrailNamesWhatASinkDoesNotOwe(t *testing.T) {
 	require.Equal(t, want, out.Steps[0].Sinks, "%v", out.Unread)
 
 	page := (&PageSource{App: a}).describe(&out.Steps[0], "CNY", map[string]bool{})
-	require.Equal(t, model.Station{Name: "Sink mine", Text: "Not owed: the sink was added later, or was removed at that time."},
+	require.Equal(t, model.StoreView{Name: "Sink mine", Text: "Not owed: the sink was added later, or was removed at that time."},
 		page.Stations[3])
 }
