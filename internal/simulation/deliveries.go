@@ -32,19 +32,19 @@ const missing = " --missing"
 func (p *Plan) drawDeliveries(on []string) {
 	r := rand.New(rand.NewPCG(p.Seed, 2))
 	var drawn []Deed
-	add := func(d Deed, odds int) {
-		if r.IntN(odds) == 0 && slices.Contains(on, d.What) {
+	add := func(d Deed) {
+		if r.IntN(6) == 0 && slices.Contains(on, d.What) {
 			drawn = append(drawn, d)
 		}
 	}
 	some := func(most time.Duration) time.Duration { return time.Duration(r.Int64N(int64(most))) }
-	add(Deed{What: SinkLate, At: some(p.Faulty / 2)}, 6)
-	add(Deed{What: SinkAgain, At: p.Faulty/2 + some(p.Faulty/2), For: some(p.Faulty)}, 6)
+	add(Deed{What: SinkLate, At: some(p.Faulty / 2)})
+	add(Deed{What: SinkAgain, At: p.Faulty/2 + some(p.Faulty/2), For: some(p.Faulty)})
 	for _, sink := range []string{balanceSink, kafkaSink} {
-		add(Deed{What: Refusal, Who: sink, At: some(p.Faulty / 2), For: time.Second + some(2*p.Faulty)}, 6)
+		add(Deed{What: Refusal, Who: sink, At: some(p.Faulty / 2), For: time.Second + some(2*p.Faulty)})
 	}
 	for range 2 {
-		add(Deed{What: Replay, Who: replays[r.IntN(len(replays))], At: some(2 * p.Faulty), For: some(time.Second)}, 6)
+		add(Deed{What: Replay, Who: replays[r.IntN(len(replays))], At: some(2 * p.Faulty), For: some(time.Second)})
 	}
 	p.Deeds = append(p.Deeds, drawn...)
 	if at := some(p.Faulty / 2); r.IntN(4) == 0 && slices.Contains(on, PacketTwice) {

@@ -39,7 +39,7 @@ const kafkaStream = 1 << 32
 const mostKafkaDeeds = 4
 
 // mostSubscribers is 1, because kfake begins a group's wait again with each member that joins, which Kafka does not. So
-// two members that join out of step would wait for ever.
+// two members that join out of step would wait forever.
 const mostSubscribers = 1
 
 // drawKafka draws subscribers for a third of the histories, and deeds of Kafka's side for these and some others. If on

@@ -48,7 +48,7 @@ func handled(ctx context.Context, tx *sql.Tx, events []topic.Event) error {
 // subscribe lives as a program with a Subscriber.
 func (s *slot) subscribe(ctx context.Context, cfg *configs.Config) (err error) {
 	if err := s.w.enter(ctx); err != nil {
-		return nil //nolint:nilerr // it did not begin
+		return nil // it did not begin
 	}
 	broken := false
 	defer func() { s.w.leave(broken) }()

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
@@ -56,7 +55,7 @@ func (untouched) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 
 // The lease of a worker that opens a shard is over, and another worker has found the shard frozen. It fences the ledger
 // after the first one has opened the shard. The shard freezes again, because the ledger would refuse the events of the
-// first one's epoch for ever. Found by the simulation.
+// first one's epoch forever. Found by the simulation.
 func TestFencedAfterAnOpening(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -70,7 +69,7 @@ func TestFencedAfterAnOpening(t *testing.T) {
 	require.NoError(t, err)
 	second := w.recoverer(func(c *recovery.Config) { c.Store = other })
 	first := &lastAsked{before: func() {
-		assert.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err())
+		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err())
 		go func() { over <- second.OpenFrozen(t.Context(), 0) }()
 		<-reached
 	}}

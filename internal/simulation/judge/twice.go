@@ -69,15 +69,7 @@ func (v *verdict) twiceRules(quarantine []decided, topic, redis []grant) {
 		v.wrong("packet %v was put back once, and %d users were told it", p, len(users))
 	}
 	for user := range users {
-		paid := 0
-		if g := v.ledger[p]; g != nil && g.User == user {
-			paid++
-		}
-		for _, d := range quarantine {
-			if d.user == user && d.paid {
-				paid++
-			}
-		}
+		paid := v.paidFor(p, user, quarantine)
 		for place, n := range map[string]int{"the ledger": paid, theTopic: count(topic, user), "Redis": count(redis, user)} {
 			if n > 1 {
 				v.wrong("%s has packet %v for %s %d times", place, p, user, n)
@@ -86,4 +78,17 @@ func (v *verdict) twiceRules(quarantine []decided, topic, redis []grant) {
 			}
 		}
 	}
+}
+
+// paidFor returns how often a user was paid for a packet: by its campaign, and from quarantine.
+func (v *verdict) paidFor(p packet, user string, quarantine []decided) (n int) {
+	if g := v.ledger[p]; g != nil && g.User == user {
+		n++
+	}
+	for _, d := range quarantine {
+		if d.user == user && d.paid {
+			n++
+		}
+	}
+	return n
 }
