@@ -222,7 +222,7 @@ func (w *world) facts() *judge.Facts {
 	defer w.mu.Unlock()
 	f := &judge.Facts{Told: slices.Clone(w.told), GaveUp: slices.Clone(w.gaveUp),
 		Above: maps.Clone(w.above), Decided: w.decided, TopicAgain: w.plan.has(TopicAgain),
-		SinkMoves: w.plan.changesSinks(), OwedAfter: w.owedAfter, Blind: w.blind, Twice: w.twice}
+		SinkMoves: w.plan.changesSinks(), OwedAfter: w.owedAfter, Twice: w.twice}
 	for _, c := range w.plan.Campaigns {
 		f.Campaigns = append(f.Campaigns, judge.Campaign{ID: c.ID, Packets: c.Packets, Total: c.Packets * price,
 			Hold: c.Hold, Lost: w.lost[c.ID]})
@@ -243,9 +243,6 @@ func (w *world) audit(ctx context.Context) error {
 	defer w.mu.Unlock()
 	for i := range report.Differences {
 		if w.aboutTwice(&report.Differences[i]) {
-			continue
-		}
-		if w.blind && report.Differences[i].Kind == audit.DuplicateInTopic {
 			continue
 		}
 		if w.plan.has(Refusal) && report.Differences[i].Kind == audit.DeadLetter {

@@ -60,9 +60,6 @@ var reasons = map[string]map[string]string{
 	"deed": {
 		PacketTwice: "only in histories in which Redis loses nothing and sink kafka stays",
 	},
-	"delivery": {
-		blindRestore: "only if Redis loses writes while sink kafka is away",
-	},
 	"grab error": {
 		"broken":   "no key of a campaign is damaged: the tests of internal/store",
 		"conflict": "no grab ends with it",

@@ -67,7 +67,6 @@ type world struct {
 
 	sinks        []string      // of processes that start now
 	owedAfter    map[int]int64 // by shard: sink kafka owes each event after this seq; nil while it is not there
-	blind        bool          // a process without sink kafka has restored a shard
 	twice        *judge.Twice  // a packet that somebody has put back
 	kafkaRefuses bool
 }
@@ -112,8 +111,7 @@ func (w *world) config(p *Proc) (*configs.Config, error) {
 	slices.Sort(env)
 	c, err := configs.Load("", env, nil)
 	if err == nil {
-		c.Seams = configs.Seams{Dial: p.dial, Gate: w.db.gate(p), Process: p.name,
-			Log: &heard{w: w, process: p.name, sinks: c.Deployment.Sinks}}
+		c.Seams = configs.Seams{Dial: p.dial, Gate: w.db.gate(p), Process: p.name, Log: &heard{w: w, process: p.name}}
 	}
 	return c, err
 }
@@ -122,7 +120,6 @@ func (w *world) config(p *Proc) (*configs.Config, error) {
 type heard struct {
 	w       *world
 	process string
-	sinks   []string
 }
 
 var _ io.Writer = (*heard)(nil)
@@ -146,12 +143,6 @@ func (h *heard) Write(line []byte) (int, error) {
 		h.w.cover.note("opening", "guarded")
 	case l.Restored != nil:
 		h.w.cover.note("opening", "exact")
-	}
-	if l.Restored != nil && !slices.Contains(h.sinks, kafkaSink) {
-		h.w.cover.note("delivery", blindRestore)
-		h.w.mu.Lock()
-		h.w.blind = true
-		h.w.mu.Unlock()
 	}
 	if l.Code != "" {
 		h.w.cover.note("alarm", l.Code)

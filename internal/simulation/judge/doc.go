@@ -35,9 +35,6 @@ type Facts struct {
 	SinkMoves bool
 	OwedAfter map[int]int64
 	Twice     *Twice // nil: nobody has put a packet back
-	// Blind says that a process without sink kafka has restored a shard. So the done bits of the sink are lost, and the
-	// topic may have the same grant again.
-	Blind bool
 }
 
 // Findings are what the judge finds.

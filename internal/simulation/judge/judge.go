@@ -145,8 +145,6 @@ func (v *verdict) once(place string, grants []grant, to map[packet]*grant) {
 		case v.twice(g.packet()) && was != nil && was.User != g.User && was.Amount == g.Amount:
 		case was == nil:
 			to[g.packet()] = g
-		case place == theTopic && v.facts.Blind && same(was, g):
-			v.Losses = append(v.Losses, fmt.Sprintf("%s has it twice: %v", place, g))
 		case place == theTopic && v.lost[g.Campaign] && same(was, g):
 			v.missing(g.Campaign, "%s has it twice: %v", place, g)
 		default:
