@@ -86,6 +86,9 @@ func (p *Plan) drawKafka(on []string) {
 		p.Deeds = append(p.Deeds, Deed{At: time.Duration(r.Int64N(int64(p.Faulty))), What: TopicAgain,
 			For: time.Duration(r.Int64N(int64(2 * time.Second)))})
 	}
+	if p.has(TopicAgain) { // kfake would make it with fewer replicas than the topic needs
+		p.Deeds = slices.DeleteFunc(p.Deeds, func(d Deed) bool { return d.What == BrokerDown })
+	}
 	p.sortDeeds()
 }
 
