@@ -45,10 +45,10 @@ type Error struct {
 	// Outage marks a failure of the whole sink, not of one grant: the sink is down or unreachable. The consumer then
 	// waits with all its grants, and no grant loses an attempt.
 	Outage bool
-	// Held means that the grant must wait, but has not failed itself. For example, another live worker is pushing it,
+	// Waiting means that the grant must wait, but has not failed itself. For example, another live worker is pushing it,
 	// or it is not yet known whether the sink rejects only this grant or all grants. The consumer parks the grant,
 	// which loses no attempt.
-	Held bool
+	Waiting bool
 	// Undecided means that only a person can find out whether the operation happened, and that many grants may share
 	// this one question. For example, they were sent in one batch. A consumer does not pause their campaign for it.
 	Undecided bool
@@ -69,10 +69,10 @@ func Outagef(c Class, format string, args ...any) error {
 	return &Error{Class: c, Outage: true, err: fmt.Errorf(format, args...)}
 }
 
-// Heldf returns a ClassTransient error with Held set. It is for Handlers: a subscriber counts an attempt for it. Its
-// arguments are those of fmt.Errorf.
-func Heldf(format string, args ...any) error {
-	return &Error{Class: ClassTransient, Held: true, err: fmt.Errorf(format, args...)}
+// Waitingf returns a ClassTransient error with Waiting set. It is for Handlers: a subscriber counts an attempt for it.
+// Its arguments are those of fmt.Errorf.
+func Waitingf(format string, args ...any) error {
+	return &Error{Class: ClassTransient, Waiting: true, err: fmt.Errorf(format, args...)}
 }
 
 // Undecidedf returns a ClassConflict error with Undecided set. Its arguments are those of fmt.Errorf.
@@ -95,10 +95,10 @@ func IsOutage(err error) bool {
 	return errors.As(err, &e) && e.Outage
 }
 
-// IsHeld reports whether err has Held set.
-func IsHeld(err error) bool {
+// IsWaiting reports whether err has Waiting set.
+func IsWaiting(err error) bool {
 	var e *Error
-	return errors.As(err, &e) && e.Held
+	return errors.As(err, &e) && e.Waiting
 }
 
 // IsUndecided reports whether err has Undecided set.

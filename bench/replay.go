@@ -86,8 +86,8 @@ func (b *publishBench) publishing(topic, compression string) publish.Config {
 // inYuan gives every campaign the same currency. A real publisher remembers the currency after its first look-up.
 type inYuan struct{}
 
-func (inYuan) Terms(context.Context, int, string) (publish.Terms, bool, error) {
-	return publish.Terms{Currency: "CNY"}, true, nil
+func (inYuan) Terms(context.Context, int, string) (publish.CampaignFacts, bool, error) {
+	return publish.CampaignFacts{Currency: "CNY"}, true, nil
 }
 
 func (inYuan) Codes(_ context.Context, _ int, _ string, packets []int64) ([]string, error) {

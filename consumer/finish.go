@@ -111,14 +111,14 @@ func (s *shard) parkOrDeadLetter(ctx context.Context, it *item, results []error,
 	unanswered, attempts := 0, it.Attempt-1
 	for i, err := range results {
 		err = s.orPaused(&it.open[i], err)
-		held := hongbao.IsHeld(err)
+		waiting := hongbao.IsWaiting(err)
 		switch {
 		case err == nil:
 		case errors.Is(err, errUnanswered):
 			unanswered++
-		case held || retry.MayHelp(err) && it.Attempt < s.cfg.MaxAttempts:
+		case waiting || retry.MayHelp(err) && it.Attempt < s.cfg.MaxAttempts:
 			again = append(again, err)
-			if !held {
+			if !waiting {
 				attempts = it.Attempt
 			}
 		default:

@@ -319,7 +319,7 @@ func TestHeldGrantsLoseNoAttempt(t *testing.T) {
 	var seen atomic.Int64
 	s := newSink(failing(func(seq int64) error {
 		if seq != 3 && seen.Add(1) <= 2*waits {
-			return hongbao.Heldf("a live worker has event 0-%d", seq)
+			return hongbao.Waitingf("a live worker has event 0-%d", seq)
 		}
 		return nil
 	}))
@@ -347,7 +347,7 @@ func TestHeldGrantBesideOneThatFails(t *testing.T) {
 		case seq == 1:
 			return hongbao.Errorf(hongbao.ClassTransient, "not now")
 		case held.Add(1) <= 6:
-			return hongbao.Heldf("a live worker has event 0-%d", seq)
+			return hongbao.Waitingf("a live worker has event 0-%d", seq)
 		}
 		return nil
 	}))

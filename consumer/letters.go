@@ -50,7 +50,7 @@ func (s *shard) readCampaigns(ctx context.Context) {
 		c := &list[i]
 		switch {
 		case c.Paused:
-			s.campaigns.paused[c.Campaign] = hongbao.Heldf("%w, by %q since %s: %q", errCampaignPaused, c.By,
+			s.campaigns.paused[c.Campaign] = hongbao.Waitingf("%w, by %q since %s: %q", errCampaignPaused, c.By,
 				c.At.UTC().Format(time.RFC3339), c.Why)
 		case before[c.Campaign] != nil:
 			s.c.letters.forget(c.Campaign) // an operator resumed the campaign: start counting again
@@ -63,7 +63,7 @@ func (s *shard) readCampaigns(ctx context.Context) {
 // orPaused returns err, the result of the grant, or the reason to wait if the grant failed and its campaign is paused
 // now. The campaign may have been paused by letters of the same batch.
 func (s *shard) orPaused(g *hongbao.Grant, err error) error {
-	if err == nil || errors.Is(err, errUnanswered) || hongbao.IsHeld(err) {
+	if err == nil || errors.Is(err, errUnanswered) || hongbao.IsWaiting(err) {
 		return err
 	}
 	return cmp.Or(s.campaigns.pauseReason(g.Campaign), err)
@@ -135,8 +135,8 @@ func kindOf(g *hongbao.Grant, why error) letterKind {
 }
 
 // countLetter counts a letter, and pauses its campaign for the sink when Config.PauseLetters letters of one kind came
-// within a minute. If the pause fails on a shard, the next letter tries it again. Letters that wait for one decision of a
-// person do not count: the campaign's other grants are not affected.
+// within a minute. If the pause fails on a shard, the next letter tries it again. Letters that wait for one decision of
+// a person do not count: the campaign's other grants are not affected.
 func (s *shard) countLetter(ctx context.Context, g *hongbao.Grant, why error) {
 	if s.cfg.PauseLetters == 0 || hongbao.IsUndecided(why) {
 		return

@@ -85,8 +85,8 @@ func (t *Trimmer) findLost(ctx context.Context, k *store.Shard, at *trimming, ou
 	return nil
 }
 
-// leaveOut moves the events that the group does not owe from w.lost to w.not. It asks Debts only about new events: what a
-// group did not owe once, it never owes.
+// leaveOut moves the events that the group does not owe from w.lost to w.not. It asks Debts only about new events: what
+// a group did not owe once, it never owes.
 func (t *Trimmer) leaveOut(ctx context.Context, k *store.Shard, group string, w *watched) error {
 	all := w.lost
 	if w.lost = store.Without(all, w.unowed); len(w.lost) > 0 && t.cfg.Debts != nil {
@@ -123,7 +123,7 @@ func (w *watched) findLost(ctx context.Context, k *store.Shard, g *store.GroupLa
 		w.pending = nil
 		return err
 	}
-	held, beyond, err := k.Held(ctx, g.Name, mostPending, w.pending)
+	held, beyond, err := k.PendingEvents(ctx, g.Name, mostPending, w.pending)
 	if err != nil {
 		return err
 	}

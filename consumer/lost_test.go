@@ -19,7 +19,7 @@ func stubborn(seqs ...int64) *sink {
 	}
 	return newSink(failing(func(seq int64) error {
 		if no[seq] {
-			return hongbao.Heldf("not yet") // takes no attempt
+			return hongbao.Waitingf("not yet") // takes no attempt
 		}
 		return nil
 	}))
@@ -53,10 +53,10 @@ func TestOneParkedGrantMakesNobodyWait(t *testing.T) {
 // only returns the events of the group's single pending entry.
 func (b *bundle) only(t *testing.T) stream.SeqRange {
 	t.Helper()
-	held, _, err := b.keys().Held(t.Context(), group, 10, nil)
+	pending, _, err := b.keys().PendingEvents(t.Context(), group, 10, nil)
 	require.NoError(t, err)
-	require.Len(t, held, 1)
-	for _, r := range held {
+	require.Len(t, pending, 1)
+	for _, r := range pending {
 		return r
 	}
 	return stream.SeqRange{}

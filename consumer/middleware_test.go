@@ -21,7 +21,7 @@ func grants(n int) []hongbao.Grant { return make([]hongbao.Grant, n) }
 func TestTimeoutIsUnknown(t *testing.T) {
 	t.Parallel()
 	refused := hongbao.Errorf(hongbao.ClassPermanent, "no such account")
-	held := hongbao.Heldf("another worker has it: %w", context.DeadlineExceeded)
+	held := hongbao.Waitingf("another worker has it: %w", context.DeadlineExceeded)
 	slow := hongbao.HandlerFunc(func(ctx context.Context, _ []hongbao.Grant) []error {
 		<-ctx.Done()
 		return []error{nil, refused, ctx.Err(), hongbao.Errorf(hongbao.ClassPermanent, "credit: %w", ctx.Err()),

@@ -179,6 +179,29 @@ func TestAnAddedGroupOwesNoHistory(t *testing.T) {
 	require.NoError(t, w.stop())
 }
 
+// The trimmer deletes finished entries behind a parked one. A group that is added later does not owe these, although the
+// stream begins before them. It still gets the parked entry.
+func TestAnAddedGroupOwesNothingThatWasDeletedBehindAParkedEntry(t *testing.T) {
+	t.Parallel()
+	h := &history{setup(t, 1), newBook()}
+	ids := h.add(t, 0, repeat(2, 50)...)
+	h.vanish(t, group, 50)
+	h.ack(t, group, append(ids[1:30:30], ids[31:]...)...) // events 1 and 2, 61 and 62 wait
+	tr, _ := h.trims(t, group)
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	require.EqualValues(t, 2, h.length(t))
+	require.EqualValues(t, 1, h.firstKept(t))
+
+	w := start(t, h.works(t, "w"))
+	h.ack(t, group, ids[0], ids[30])
+	h.more(t, 10)
+	tr, logs := h.trims(t, group, added)
+	h.settles(t, tr, logs)
+	require.NoError(t, w.stop())
+	require.Equal(t, stream.Owed{{First: 101, Last: stream.Forever}}, h.book.owes(t, added))
+	require.EqualValues(t, 24, w.Stats().Done, "ten new entries, and the two that waited")
+}
+
 // A worker died after it had created the group. The next one records what the group owes, although other events came
 // meanwhile. While the ledger is down, it reads nothing.
 func TestAGroupIsRecordedBeforeItReads(t *testing.T) {

@@ -75,7 +75,7 @@ func (s *shard) askTurn(ctx context.Context, rate, n int) (given bool, wait time
 	if own || known.due() {
 		bounded, cancel := context.WithTimeout(ctx, mostTurn)
 		defer cancel()
-		given, wait, err = home.Turn(bounded, &call)
+		given, wait, err = home.ReserveRate(bounded, &call)
 		if own || ctx.Err() != nil || err != nil && !hongbao.IsOutage(err) {
 			return given, wait, err
 		}
@@ -91,7 +91,7 @@ func (s *shard) askTurn(ctx context.Context, rate, n int) (given bool, wait time
 		return false, 0, errSmaller
 	}
 	call.Grants, call.Portion = n*s.c.store.Len(), s.portion(rate)*s.c.store.Len()
-	return s.redis.Turn(ctx, &call)
+	return s.redis.ReserveRate(ctx, &call)
 }
 
 // homeAgain is how long a worker waits before it asks an unreachable home shard again.

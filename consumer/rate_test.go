@@ -169,7 +169,7 @@ func TestRateSetByAPerson(t *testing.T) {
 // useTurns uses up the next turns of the sink's rate, for the given number of seconds.
 func (b *bundle) useTurns(t *testing.T, seconds int) {
 	t.Helper()
-	_, _, err := b.keys().Turn(t.Context(), &store.RateCall{
+	_, _, err := b.keys().ReserveRate(t.Context(), &store.RateCall{
 		Sink: group, PerSecond: 1, Grants: seconds, Portion: seconds, Most: time.Hour,
 	})
 	require.NoError(t, err)

@@ -29,7 +29,7 @@ func Timeout(d time.Duration) func(hongbao.Handler) hongbao.Handler {
 			var last, shared error // equal errors become one shared error, so that the consumer halves the batch
 			for i, err := range errs {
 				late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
-				if !late || hongbao.IsHeld(err) {
+				if !late || hongbao.IsWaiting(err) {
 					continue
 				}
 				if last == nil || !retry.Same(err, last) {

@@ -374,15 +374,15 @@ func TestBusyBoundEndToEnd(t *testing.T) {
 	s.onceEach(t, packets)
 }
 
-// The records of requeued letters expire, and those of dropped whole entries. The records of dropped grants lose the user,
-// and stay, because audit and replay need them.
+// The records of requeued letters expire, and those of dropped whole entries. The records of dropped grants lose the
+// user, and stay, because audit and replay need them.
 func TestResolvedLettersExpire(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	b.add(t, 0, 1)
 	b.finish(t, group, 1)
 	tr, _ := b.trimmer(t, group)
-	log := b.keys().Keys.Resolved(group)
+	log := b.keys().Keys.ResolvedLetters(group)
 	record := func(age time.Duration, decision, seq string, n int) {
 		ms := time.Now().Add(-age).UnixMilli()
 		pipe := b.rdb.Pipeline()

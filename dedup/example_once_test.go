@@ -49,7 +49,7 @@ func ExampleOnce() {
 		return state
 	}
 	state, again := push(), time.NewTicker(10*time.Millisecond)
-	for ; state == dedup.Held; <-again.C { // while the lease lasts, the first worker may still be sending
+	for ; state == dedup.InProgress; <-again.C { // while the lease lasts, the first worker may still be sending
 		state = push()
 	}
 	fmt.Println("the second worker learns:", state)

@@ -40,16 +40,16 @@ var ErrFenced = errors.New("the claim was taken over by another caller")
 // State is the state of a message id.
 type State string
 
-// The states of a message id. Free means that nobody has claimed the message. Mine means that the caller has the
-// claim and must push. Done means that the message was pushed. Held means that another caller is pushing it. InDoubt
-// means that a caller claimed the message and did not report the result within the lease, so the message may have
-// been pushed.
+// The states of a message id. Free means that nobody has claimed the message. Mine means that the caller has the claim
+// and must push. Done means that the message was pushed. InProgress means that another caller is pushing it. InDoubt
+// means that a caller claimed the message and did not report the result within the lease, so the message may have been
+// pushed.
 const (
-	Free    State = "free"
-	Mine    State = "mine"
-	Done    State = "done"
-	Held    State = "held"
-	InDoubt State = "in_doubt"
+	Free       State = "free"
+	Mine       State = "mine"
+	Done       State = "done"
+	InProgress State = "in_progress"
+	InDoubt    State = "in_doubt"
 )
 
 // NewOnce returns a Once, or an error for a wrong configuration.
@@ -97,14 +97,14 @@ func (o *Once) Release(ctx context.Context, id, token string) error {
 }
 
 // Push calls push if the message was not pushed before and no other caller is pushing it. It returns the state
-// afterwards: Done, Held, InDoubt or Free. A Transient error of push means that nothing was sent, so the message is
-// Free again. After any other error, or if the process dies in push, the message is Held until the lease is over and
-// then in doubt, and Once does not push it again. If push succeeds and Redis does not record that, Push returns Done
-// and an error.
+// afterwards: Done, InProgress, InDoubt or Free. A Transient error of push means that nothing was sent, so the message
+// is Free again. After any other error, or if the process dies in push, the message is InProgress until the lease is
+// over and then in doubt, and Once does not push it again. If push succeeds and Redis does not record that, Push
+// returns Done and an error.
 //
 // The context of push ends with the lease, unless the machine sleeps. If the lease is over before push can begin,
-// because the answer of Redis was late or the process was suspended, Push returns InDoubt without a push: another caller
-// may have retaken the message.
+// because the answer of Redis was late or the process was suspended, Push returns InDoubt without a push: another
+// caller may have retaken the message.
 func (o *Once) Push(ctx context.Context, id, token string, push func(context.Context) error) (State, error) {
 	asked := time.Now() // the lease begins later, when Redis gets the claim
 	state, err := o.Claim(ctx, id, token)

@@ -62,8 +62,8 @@ func TestOnceLife(t *testing.T) {
 	}
 	claim("a", dedup.Mine)
 	claim("a", dedup.Mine) // a repeat
-	claim("b", dedup.Held)
-	retake("b", dedup.Held)
+	claim("b", dedup.InProgress)
+	retake("b", dedup.InProgress)
 	require.ErrorIs(t, o.Complete(ctx, "m1", "b"), dedup.ErrFenced)
 	require.ErrorIs(t, o.Release(ctx, "m1", "b"), dedup.ErrFenced)
 	require.NoError(t, o.Release(ctx, "m1", "a"))
@@ -161,7 +161,7 @@ func TestPush(t *testing.T) {
 	require.Equal(t, dedup.InDoubt, s)
 	s, err = push("m2", "b", nil)
 	require.NoError(t, err)
-	require.Equal(t, dedup.Held, s, "the message is not pushed again automatically")
+	require.Equal(t, dedup.InProgress, s, "the message is not pushed again automatically")
 	require.Equal(t, 3, calls)
 
 	_, err = push("m 3", "a", nil)
@@ -258,7 +258,7 @@ func TestPushByMany(t *testing.T) {
 					pushed[i].Add(1)
 					return nil
 				})
-				if err != nil || s != dedup.Done && s != dedup.Held {
+				if err != nil || s != dedup.Done && s != dedup.InProgress {
 					t.Errorf("message %d: %s, %v", i, s, err)
 				}
 			}

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 the message id's key
 -- ARGV  1 what to do: claim, retake, complete, release  2 token  3 lease, ms  4 retention, ms
--- Reply claim: "mine", "done", "held" (a live claim), "in_doubt" (the lease of a claim is over: it may have been
+-- Reply claim: "mine", "done", "in_progress" (a live claim), "in_doubt" (the lease of a claim is over: it may have been
 --       pushed)
 --       retake, for an id in doubt whose push is known not to have happened: "mine", or the state as for claim
 --       complete, release: "ok", or "lost" if the token is not the claim's
@@ -43,7 +43,7 @@ local over = state == 'claimed' and tonumber(til) <= now
 if state == 'done' then
 	return { 'done' }
 elseif state == 'claimed' and not over and not mine then
-	return { 'held' }
+	return { 'in_progress' }
 elseif over and ARGV[1] ~= 'retake' then
 	return { 'in_doubt' }
 end

@@ -1,7 +1,8 @@
 -- trim: deletes entries that every group has finished, if they are older than the retention or exceed the bound on
--- events. It stores two numbers in meta: finished, the last seq less the events that the slowest declared group has not
--- finished, and settled, the event up to which all declared groups have finished all events. Seqs that openings have
--- skipped are no events: they are neither unfinished, nor do they count for the bound.
+-- events. It stores three numbers in meta: finished, the last seq less the events that the slowest declared group has
+-- not finished; settled, the event up to which all declared groups have finished all events; thinned, the event up to
+-- which the stream lacks entries after an unfinished one. Seqs that openings have skipped are no events: they are neither
+-- unfinished, nor do they count for the bound.
 --
 -- KEYS  1 events  2 meta  3... the done bitmaps of the declared groups, group by group
 -- ARGV  1 retention, ms  2 how many events are kept at most  3 how many entries are deleted at most from the front
@@ -19,7 +20,7 @@
 --       events than the bound, and for each group at most 10 times ARGV 4 pending entries. A person may have deleted
 --       pending entries from the stream. If a group has more of these rows, the examined entries after the last row read
 --       are kept.
--- First write HSET finished and settled: it may grow memory, by two numbers at most. While such a group is
+-- First write HSET finished and settled: it may grow memory, by three numbers at most. While such a group is
 --       missing, the script writes and deletes nothing. It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat deletes the next entries.
 
@@ -182,6 +183,10 @@ if #missing == 0 and exists then
 		end
 		if #done > 0 then
 			deleted = deleted + redis.call('XDEL', KEYS[1], unpack(done))
+			local upto = (seq_from('(' .. done[#done]) or tonumber(last) + 1) - 1
+			if upto > tonumber(redis.call('HGET', KEYS[2], 'thinned') or 0) then
+				redis.call('HSET', KEYS[2], 'thinned', string.format('%.0f', upto))
+			end
 		end
 		if #behind == tonumber(ARGV[4]) then
 			looked = behind[#behind][1]

@@ -15,25 +15,25 @@ import (
 
 // call is a call of a lane to Redis. The lane reuses its buffers.
 type call struct {
-	lane    *lane
-	info    *info // the settings of the campaign for this call
-	ask     walk.Ask
-	began   time.Time // when the first try began
-	asked   time.Time // when the last try began
-	batch   []*waiter
-	held    [][]time.Time
-	req     store.GrabCall
-	answers []hongbao.Answer
-	results []result
-	traces  []string
-	err     error // the error of the whole call
-	doubt   error // the first error after which the call may have been carried out
+	lane      *lane
+	info      *info // the settings of the campaign for this call
+	ask       walk.Ask
+	began     time.Time // when the first try began
+	asked     time.Time // when the last try began
+	batch     []*waiter
+	elsewhere [][]time.Time
+	req       store.GrabCall
+	answers   []hongbao.Answer
+	results   []result
+	traces    []string
+	err       error // the error of the whole call
+	doubt     error // the first error after which the call may have been carried out
 }
 
 type result struct {
-	answer  hongbao.Answer
-	err     error
-	verdict walk.Verdict
+	answer hongbao.Answer
+	err    error
+	step   walk.NextStep
 }
 
 func (l *lane) newCall() *call {
@@ -48,7 +48,7 @@ func (c *call) begin() {
 	c.batch, c.req.Grabs = c.batch[:0], c.req.Grabs[:0]
 	c.req.FactNames, c.req.Currency = c.info.factNames, c.info.currency
 	c.req.Terms = c.lane.terms.Load()
-	c.held, c.req.Held = c.held[:0], nil
+	c.elsewhere, c.req.TimesElsewhere = c.elsewhere[:0], nil
 }
 
 // takes reports whether a grab with this ask can join the batch. The first grab of a batch sets the ask.
@@ -64,9 +64,9 @@ func (c *call) takes(ask walk.Ask) bool {
 
 func (c *call) add(w *waiter) {
 	c.batch, c.req.Grabs = append(c.batch, w), append(c.req.Grabs, &w.grab)
-	held := w.walk.Held()
-	if c.held = append(c.held, held); len(held) > 0 || c.req.Held != nil {
-		c.req.Held = c.held
+	elsewhere := w.walk.PassedReceipts()
+	if c.elsewhere = append(c.elsewhere, elsewhere); len(elsewhere) > 0 || c.req.TimesElsewhere != nil {
+		c.req.TimesElsewhere = c.elsewhere
 	}
 }
 
@@ -183,7 +183,7 @@ func (c *call) try(ctx context.Context) error {
 	if c.info.durability == hongbao.DurabilityFast && !c.info.codes {
 		return nil
 	}
-	return c.secure(ctx)
+	return c.awaitDurability(ctx)
 }
 
 func (c *call) freeze() {
@@ -227,8 +227,9 @@ func (c *call) readWins(ctx context.Context, full error) ([]hongbao.Answer, erro
 	return answers, nil
 }
 
-// secure waits until the receipts in the answers are as durable as the campaign requires, and adds their codes.
-func (c *call) secure(ctx context.Context) error {
+// awaitDurability waits until the receipts in the answers are as durable as the campaign requires, and adds their
+// codes.
+func (c *call) awaitDurability(ctx context.Context) error {
 	shard := c.lane.shard
 	var receipts [][]hongbao.Receipt
 	var users []string

@@ -227,14 +227,14 @@ func (l *lane) judge(c *call) {
 			continue
 		}
 		if c.ask.Receipts {
-			r.verdict = w.walk.Read(l.memory, now, &r.answer)
+			r.step = w.walk.Read(l.memory, now, &r.answer)
 		} else {
-			r.verdict = l.decided(c, w, now, &r.answer)
+			r.step = l.decided(c, w, now, &r.answer)
 		}
-		if r.verdict == walk.Undecided {
+		if r.step == walk.Undecided {
 			l.undecided, w.doubt = true, cmp.Or(w.doubt, c.doubt)
 		}
-		if r.verdict == walk.Onward && !w.left { // nobody waits for it; the caller can retry the grab
+		if r.step == walk.Onward && !w.left { // nobody waits for it; the caller can retry the grab
 			w.answer = hongbao.Answer{}
 			l.lanes[w.walk.Place()].put(w, now)
 		}
@@ -245,14 +245,14 @@ func (l *lane) judge(c *call) {
 func (l *lane) answer(c *call) (again []*waiter) {
 	for i, w := range c.batch {
 		r := &c.results[i]
-		if r.verdict == walk.Onward { // queued at another place; its lane may have it in a call
+		if r.step == walk.Onward { // queued at another place; its lane may have it in a call
 			continue
 		}
 		w.answer, w.err = r.answer, r.err
 		if len(w.answer.Receipts) > 0 {
 			w.answer.Currency = c.info.currency
 		}
-		if r.verdict == walk.Undecided && l.p.cfg.UndecidedTimeout > 0 {
+		if r.step == walk.Undecided && l.p.cfg.UndecidedTimeout > 0 {
 			again = append(again, w)
 			continue
 		}

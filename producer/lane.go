@@ -47,7 +47,7 @@ type lane struct {
 	shard *store.Shard
 	seen  atomic.Pointer[info] // nil until the first look
 	// terms are those of the last call. The next call sends them, so the script need not return them again.
-	terms atomic.Pointer[store.Terms]
+	terms atomic.Pointer[store.LimitPeriods]
 
 	// The campaign's mu guards the fields below.
 	waiting   []*waiter
@@ -183,7 +183,7 @@ func (c *campaign) addLanes(places ...*store.Shard) {
 
 // learn stores the current terms of a place. If the id belongs to another campaign now, learn discards what is known
 // about the old campaign.
-func (l *lane) learn(terms *store.Terms) {
+func (l *lane) learn(terms *store.LimitPeriods) {
 	l.terms.Store(terms)
 	plan, _, _ := strings.Cut(terms.Revision(), ".")
 	c := l.campaign

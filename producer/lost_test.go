@@ -50,7 +50,7 @@ func TestHomeIsLost(t *testing.T) {
 	found, err := home.Freeze(t.Context())
 	require.NoError(t, err)
 	opened, err := home.Reopen(t.Context(), &store.Reopening{
-		Was: found, Mark: store.Mark{Deployment: "test"}, Epoch: 2, Last: store.ChunkEvents - 1,
+		Was: found, Mark: store.Owner{Deployment: "test"}, Epoch: 2, Last: store.ChunkEvents - 1,
 		Campaigns: []string{"rain"}, Places: map[string]int{"rain": 2},
 	})
 	require.NoError(t, err)

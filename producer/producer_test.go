@@ -219,7 +219,7 @@ func TestCampaignReplaced(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 
-	for _, key := range append([]string{b.k.Keys.Campaign("rain")}, b.k.Keys.Stock("rain"), b.k.Keys.Sums("rain", 1),
+	for _, key := range append([]string{b.k.Keys.Campaign("rain")}, b.k.Keys.Stock("rain"), b.k.Keys.LoadedTotals("rain", 1),
 		b.k.Keys.Receipts("rain")) {
 		require.NoError(t, b.admin.Del(t.Context(), key).Err())
 	}

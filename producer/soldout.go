@@ -56,22 +56,22 @@ func (l *lane) remember(c *call) {
 
 // decided returns how a grab continues after an answer of the script. A grab whose user certainly lost does not visit
 // further places. The caller holds mu.
-func (l *lane) decided(c *call, w *waiter, now time.Time, a *hongbao.Answer) walk.Verdict {
+func (l *lane) decided(c *call, w *waiter, now time.Time, a *hongbao.Answer) walk.NextStep {
 	soldOut := a.Outcome == hongbao.OutcomeSoldOut
-	verdict := w.walk.Decided(l.memory, now, a)
+	step := w.walk.Decided(l.memory, now, a)
 	if !soldOut {
-		return verdict
+		return step
 	}
-	if verdict == walk.Onward && l.known.CertainlySoldOut(w.grab.User, now) {
+	if step == walk.Onward && l.known.CertainlySoldOut(w.grab.User, now) {
 		return walk.Answered
 	}
 	l.lookForFilter(c.req.Terms, now)
-	return verdict
+	return step
 }
 
 // lookForFilter starts to fetch the filter of the winners in the background, once all places are empty. The caller
 // holds mu and is in a send loop, so Close can't miss the goroutine.
-func (l *lane) lookForFilter(terms *store.Terms, now time.Time) {
+func (l *lane) lookForFilter(terms *store.LimitPeriods, now time.Time) {
 	c, revision := l.campaign, terms.Revision()
 	if c.filter.running || now.Before(c.filter.next) || terms.Generation() < c.memory.Newest() || !c.known.Wants(revision) ||
 		!c.memory.Final(now, time.Time{}) {

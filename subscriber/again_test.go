@@ -14,11 +14,23 @@ import (
 // makeAgain deletes the topic and creates it again. On Apache Kafka this deletes the groups' offsets of the topic, too.
 func (d *kafkaFixture) makeAgain(t testing.TB) {
 	t.Helper()
+	d.deleteTopic(t)
+	d.createTopic(t)
+}
+
+func (d *kafkaFixture) deleteTopic(t testing.TB) {
+	t.Helper()
 	client, done := d.client()
 	defer done()
 	res, err := client.DeleteTopics(t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{d.topic}})
 	require.NoError(t, err)
 	require.NoError(t, res.Errors[d.topic])
+}
+
+func (d *kafkaFixture) createTopic(t testing.TB) {
+	t.Helper()
+	client, done := d.client()
+	defer done()
 	testkit.Eventually(t, soon, func() bool {
 		made, err := client.CreateTopics(t.Context(), &kafka.CreateTopicsRequest{
 			Topics: []kafka.TopicConfig{{Topic: d.topic, NumPartitions: 1, ReplicationFactor: 1}}})
@@ -48,6 +60,21 @@ func TestKafkaTopicMadeAgainWhileReading(t *testing.T) {
 		w = start(t, cfg)
 		testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 200 }, "all of the new log")
 		require.NoError(t, w.stop())
+	})
+}
+
+// The same, while a group has read nothing but the fence that a publisher writes before its first grant.
+func TestKafkaTopicMadeAgainAfterAFence(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *kafkaFixture) {
+		b := newBook()
+		cfg := d.config(b.funcSink(t))
+		d.write(t, 1, fence())
+		w := start(t, cfg)
+		testkit.Eventually(t, soon, func() bool { return d.committed(t, cfg.Group) == 1 }, "the fence is read")
+		d.makeAgain(t)
+		d.write(t, 1, records(0, 1, 3)...)
+		requireMissed(t, w, "created again")
+		require.Empty(t, b.copies(), "no event of the new log was done")
 	})
 }
 
@@ -92,12 +119,12 @@ func TestKafkaLogWentBackWhileAway(t *testing.T) {
 		d.makeAgain(t)
 		d.write(t, 1, records(0, 151, 250)...)
 		d.restoreNote(t, cfg.Group, kept)
-		requireMissed(t, start(t, cfg), "offset 149", "0-150") // the log is shorter than before
+		requireMissed(t, start(t, cfg), "offset 150", "fence-7-0") // the log is shorter than before
 		d.write(t, 1, records(0, 251, 350)...)
-		requireMissed(t, start(t, cfg), "offset 149", "0-150") // and longer
+		requireMissed(t, start(t, cfg), "offset 150", "fence-7-0") // and longer
 		require.Len(t, b.copies(), 150)
 
-		d.deleteBefore(t, 150) // the record is unknown now: it may have expired
+		d.deleteBefore(t, 151) // the record is unknown now: it may have expired
 		w = start(t, cfg)
 		testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 200-152 }, "it continues")
 		require.NoError(t, w.stop())

@@ -27,6 +27,8 @@ type Config struct {
 	// TLS and SASL secure the connections; nil means not to use them.
 	TLS  *tls.Config
 	SASL sasl.Mechanism
+	// Dial, if not nil, opens the connections to the brokers, for example through a proxy or in a simulation.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// Topic is the topic of grants. A new group reads it from the beginning.
 	Topic string `form:"topic"`
@@ -57,7 +59,7 @@ type Config struct {
 	// SessionTimeout is how long a member without heartbeats keeps its partitions. Members send three heartbeats in
 	// this time. It must be within the broker's group.min.session.timeout.ms (6 s) and group.max.session.timeout.ms.
 	SessionTimeout time.Duration `default:"30s" want:"1s to 30m"`
-	// RequestTimeout limits the time to connect, and the time to write a dead letter.
+	// RequestTimeout limits the time to connect, to find the leader of a partition, and to write a dead letter.
 	RequestTimeout time.Duration `default:"10s" want:"100ms to 5m"`
 	// CommitTimeout is how long a worker retries a failed commit. Then it continues, because the next commit includes
 	// this one.
@@ -99,11 +101,11 @@ func (c *Config) check() error {
 }
 
 func (c *Config) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	return broker.Dialer{Timeout: c.RequestTimeout, TLS: c.TLS}.Dial(ctx, network, address)
+	return broker.Dialer{Timeout: c.RequestTimeout, TLS: c.TLS, Connect: c.Dial}.Dial(ctx, network, address)
 }
 
 func newDialer(c *Config) *kafka.Dialer {
-	return &kafka.Dialer{ClientID: c.ClientID, DialFunc: c.dial, Timeout: c.RequestTimeout, SASLMechanism: c.SASL}
+	return &kafka.Dialer{ClientID: c.ClientID, DialFunc: c.dialLimited, Timeout: c.RequestTimeout, SASLMechanism: c.SASL}
 }
 
 func newTransport(c *Config) *kafka.Transport {

@@ -15,11 +15,11 @@ import (
 // position is how far a group has come in a partition.
 type position struct {
 	next int64    // the offset of the first record that was not handled
-	last landmark // the last event before it
+	last landmark // the last record of this deployment before it, an event or a fence
 }
 
-// landmark is an event of the log and its offset. If the log has another record there, the topic was created again, or a
-// broker lost the end of the log. An empty id means that no event is known.
+// landmark is a record of the log and its offset. If the log has another record there, the topic was created again, or a
+// broker lost the end of the log. An empty id means that no record is known.
 type landmark struct {
 	offset int64
 	ms     int64 // the record's time: a copy of the event has another one

@@ -80,6 +80,7 @@ func fence() kafka.Message {
 		{Key: cloudevent.HeaderSpecVersion, Value: []byte("1.0")},
 		{Key: cloudevent.HeaderSource, Value: []byte("/hongbao/d1")},
 		{Key: cloudevent.HeaderType, Value: []byte(cloudevent.TypeFence)},
+		{Key: cloudevent.HeaderID, Value: []byte("fence-7-0")},
 	}}
 }
 

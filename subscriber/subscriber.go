@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -57,6 +58,7 @@ type session struct {
 	letters letterWriter
 	stop    context.CancelFunc // ends Run
 	workers sync.WaitGroup
+	without atomic.Bool // see balancer
 
 	mu   sync.Mutex
 	errs []error // why Run ended, or which batches it did not finish
@@ -75,7 +77,11 @@ func (s *Subscriber) Run(ctx context.Context) error {
 	if run.awaitTopic(ctx); ctx.Err() != nil {
 		return run.letters.Close()
 	}
-	group, err := kafka.NewConsumerGroup(groupConfig(&s.cfg))
+	member := groupConfig(&s.cfg)
+	for i, b := range member.GroupBalancers {
+		member.GroupBalancers[i] = balancer{b, &run.without}
+	}
+	group, err := kafka.NewConsumerGroup(member)
 	if err != nil {
 		return errors.Join(hongbao.Errorf(hongbao.ClassBroken, "join group %s: %w", s.cfg.Group, err), run.letters.Close())
 	}
@@ -101,6 +107,9 @@ func (s *session) follow(ctx context.Context, group *kafka.ConsumerGroup) {
 			continue
 		}
 		wait.Reset()
+		if s.without.Swap(false) {
+			s.rejoin(gen)
+		}
 		for _, a := range gen.Assignments[s.cfg.Topic] {
 			s.workers.Add(1)
 			gen.Start(func(own context.Context) {

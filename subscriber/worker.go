@@ -112,9 +112,7 @@ func (w *worker) handle(ctx, own context.Context, batch []kafka.Message) error {
 	if err := w.push(own, events, from); err != nil {
 		return err
 	}
-	if len(from) > 0 {
-		w.at.last = landmarkOf(from[len(from)-1])
-	}
+	w.at.last = w.lastOf(batch)
 	w.move(ctx)
 	return nil
 }
@@ -141,6 +139,17 @@ func (s *session) decode(ctx context.Context, batch []kafka.Message) (events []t
 		}
 	}
 	return events, from, nil
+}
+
+// lastOf returns the last landmark in a batch, or the one before it. A fence is one, too: a group that has read nothing
+// else would skip the first events of another log.
+func (w *worker) lastOf(batch []kafka.Message) landmark {
+	for i := len(batch) - 1; i >= 0; i-- {
+		if l := landmarkOf(&batch[i]); l.id != "" && header(&batch[i], cloudevent.HeaderSource) == w.source {
+			return l
+		}
+	}
+	return w.at.last
 }
 
 // header returns the last value of a header, like DecodeMessage, or "" if there is none.

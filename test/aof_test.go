@@ -50,7 +50,7 @@ func (b *bundle) whole(t *testing.T, n int64, packets int64) {
 		require.Len(t, entries[i].Grants, 1)
 		g := &entries[i].Grants[0]
 		require.Equal(t, int64(i+1), g.Seq)
-		held, err := k.UserHeld(t.Context(), "rain", g.User)
+		held, err := k.UserReceipts(t.Context(), "rain", g.User)
 		require.NoError(t, err)
 		has := held.Receipts
 		require.Len(t, has, 1)

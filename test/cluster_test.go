@@ -119,7 +119,7 @@ func oneSlotAShard(t *testing.T, b *bundle) {
 		for _, key := range []string{
 			k.Keys.Meta(), k.Keys.Events(), k.Keys.Campaign("rain"), k.Keys.Stock("rain"), k.Keys.Receipts("rain"), k.Keys.Counters("rain", "c"),
 			k.Keys.Done("kafka", 7),
-			k.Keys.Claims("kafka"), k.Keys.Dead("kafka"), k.Keys.Resolved("kafka"), k.Keys.Replay("r"), k.Keys.Once("n", "m"), k.Keys.Refunded(),
+			k.Keys.Claims("kafka"), k.Keys.Dead("kafka"), k.Keys.ResolvedLetters("kafka"), k.Keys.Replay("r"), k.Keys.Once("n", "m"), k.Keys.Refunded(),
 			k.Keys.Lock("close"),
 		} {
 			got, err := b.rdb.ClusterKeySlot(t.Context(), key).Result()

@@ -126,11 +126,11 @@ func (s *site) metaOn(server *testkit.RedisServer, shard int, field string) (n i
 }
 
 // lossOf waits until `hongbao recover` reports a loss, and returns the verdict on a shard.
-func (s *site) lossOf(shard int) recovery.Verdict {
+func (s *site) lossOf(shard int) recovery.ShardReport {
 	s.t.Helper()
 	testkit.Eventually(s.t, startTime, func() bool { code, _ := s.run("recover"); return code == 3 }, "the loss is reported")
 	out := s.exits(3, []string{"recover", "--json"})
-	var all struct{ Shards []recovery.Verdict }
+	var all struct{ Shards []recovery.ShardReport }
 	require.NoError(s.t, json.Unmarshal([]byte(out), &all))
 	return all.Shards[shard]
 }

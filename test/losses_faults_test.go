@@ -51,7 +51,7 @@ func (h *byHand) cut(replica int) {
 func (h *byHand) promote(t *testing.T, i int) *testkit.RedisServer {
 	t.Helper()
 	h.servers[i].Order(t, "REPLICAOF NO ONE")
-	h.front.Point(h.servers[i].Addr)
+	h.front.SetTarget(h.servers[i].Addr)
 	return h.servers[i]
 }
 
@@ -186,7 +186,7 @@ func (l *losing) joins() {
 	h := l.at.hand
 	last := l.dies(h.servers[0])
 	require.Greater(l.t, last, l.cutAt, "the fault fired: the old primary has granted more")
-	l.side.Point(h.servers[1].Addr)
+	l.side.SetTarget(h.servers[1].Addr)
 }
 
 // demotedAndPromoted demotes a primary and promotes it again. The server still has the run_id under which the shard was

@@ -127,7 +127,7 @@ func TestAnotherWorkerWhileTheRemoteBooks(t *testing.T) {
 	errs := other.Handle(t.Context(), rainGrants(1))
 	b.bank.once(t, 1)
 	require.Len(t, errs, 1)
-	require.True(t, hongbao.IsHeld(errs[0]), "%v", errs[0])
+	require.True(t, hongbao.IsWaiting(errs[0]), "%v", errs[0])
 	release()
 	require.Nil(t, <-first)
 	require.Nil(t, other.Handle(t.Context(), rainGrants(1, 2)))

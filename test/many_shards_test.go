@@ -95,7 +95,7 @@ func TestEndOnFourShards(t *testing.T) {
 	require.Less(t, silent, 4)
 	require.NoError(t, stopped.Stop())
 	e.exits(1, []string{"receipts", "rain", user(1)}, "redis at")
-	_, err := e.store.Campaign("rain").Held(t.Context(), user(1))
+	_, err := e.store.Campaign("rain").UserReceipts(t.Context(), user(1))
 	require.True(t, hongbao.IsOutage(err), "%v", err)
 	closer := e.closer()
 	_, err = closer.Close(t.Context(), e.row("rain"), true)

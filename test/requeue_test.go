@@ -35,7 +35,7 @@ func TestRequeueToKafkaKilledAnywhere(t *testing.T) {
 	c.exactly(c.topic)
 	require.Empty(t, openClaims(c, "kafka"))
 	require.Zero(t, c.rdb.XLen(t.Context(), c.keys.Keys.Dead("kafka")).Val())
-	require.Equal(t, letters, c.rdb.XLen(t.Context(), c.keys.Keys.Resolved("kafka")).Val(), "each dead letter was ended once")
+	require.Equal(t, letters, c.rdb.XLen(t.Context(), c.keys.Keys.ResolvedLetters("kafka")).Val(), "each dead letter was ended once")
 	t.Logf("killed %d times; %d of %d were in the topic before", kills, inTopic, c.seq)
 }
 

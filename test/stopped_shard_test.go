@@ -116,7 +116,7 @@ func TestCrowdWhileAShardIsStopped(t *testing.T) {
 
 	seen := map[int64]bool{}
 	m.packets.Range(func(u, packet any) bool {
-		held, err := st.Campaign("rain").Held(t.Context(), u.(string))
+		held, err := st.Campaign("rain").UserReceipts(t.Context(), u.(string))
 		require.NoError(t, err)
 		receipts := store.ReceiptsOf(held)
 		require.Len(t, receipts, 1, u)

@@ -89,7 +89,7 @@ func TestLostCampaignIsNotLoadedAgain(t *testing.T) {
 	d.quiet()
 	w.stop(syscall.SIGTERM)
 	k := d.store.Home("rain")
-	require.NoError(t, d.rdb.Del(t.Context(), k.Keys.Campaign("rain"), k.Keys.Stock("rain"), k.Keys.Sums("rain", 1), k.Keys.Receipts("rain")).Err())
+	require.NoError(t, d.rdb.Del(t.Context(), k.Keys.Campaign("rain"), k.Keys.Stock("rain"), k.Keys.LoadedTotals("rain", 1), k.Keys.Receipts("rain")).Err())
 	d.refused(1, []string{"campaign", "load", "rain"}, "has paid 1 of its packets", "nothing was loaded",
 		"append-only file")
 	require.Nil(t, d.show("rain").Redis)
@@ -385,7 +385,7 @@ func TestLoadRefusesWhatWasGranted(t *testing.T) {
 	testkit.Eventually(t, 20*time.Second, func() bool { return d.show("rain").Ledger.Granted > 0 }, "it is settled")
 	w.stop(syscall.SIGTERM)
 	k := d.store.Home("rain")
-	require.NoError(t, d.rdb.Del(t.Context(), k.Keys.Campaign("rain"), k.Keys.Stock("rain"), k.Keys.Sums("rain", 1), k.Keys.Receipts("rain")).Err())
+	require.NoError(t, d.rdb.Del(t.Context(), k.Keys.Campaign("rain"), k.Keys.Stock("rain"), k.Keys.LoadedTotals("rain", 1), k.Keys.Receipts("rain")).Err())
 	before := d.content()
 	d.refused(1, []string{"campaign", "load", "rain"}, "the ledger has paid 1 of its packets")
 	require.Equal(t, before, d.content())

@@ -124,14 +124,14 @@ func (f *confirmFlags) confirmation(letters []string) (o app.Confirmation, err e
 		o.Packets = append(o.Packets, p)
 	}
 	if f.booked {
-		o.Word, o.Why = app.Word{Verdict: remote.Done}, "booked at the remote: "+f.who.Why
+		o.Word, o.Why = app.OperatorDecision{Outcome: remote.Done}, "booked at the remote: "+f.who.Why
 		return o, nil
 	}
 	at, err := parseTime("--asked", f.asked)
 	if err == nil && at.After(time.Now()) {
 		err = app.Usage("--asked %s: this time is in the future", f.asked)
 	}
-	o.Word, o.Why = app.Word{Verdict: remote.NotSent, At: at}, "not booked at the remote, asked at "+f.asked+": "+
+	o.Word, o.Why = app.OperatorDecision{Outcome: remote.NotSent, At: at}, "not booked at the remote, asked at "+f.asked+": "+
 		f.who.Why
 	return o, err
 }

@@ -138,7 +138,7 @@ func TestConfirmCreditsInDoubt(t *testing.T) {
 	report := d.auditNow()
 	require.Equal(t, audit.Agrees, report.Verdict, "%v", report.Found)
 	require.Zero(t, report.Total.OpenClaims)
-	log, err := d.rdb.XRange(t.Context(), d.store.Shard(0).Keys.Resolved("balance"), "-", "+").Result()
+	log, err := d.rdb.XRange(t.Context(), d.store.Shard(0).Keys.ResolvedLetters("balance"), "-", "+").Result()
 	require.NoError(t, err)
 	require.Len(t, log, 4)
 	require.Equal(t, "booked at the remote: ticket 4711", log[0].Values["why"])

@@ -31,7 +31,7 @@ func doctorCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return e.Verdict()
+				return e.Err()
 			})
 		},
 	}

@@ -90,7 +90,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitFound
 	case onlyOutages(err):
 		return exitOutage
-	case errors.As(err, &undecided), hongbao.IsHeld(err), hongbao.ClassOf(err) == hongbao.ClassTransient &&
+	case errors.As(err, &undecided), hongbao.IsWaiting(err), hongbao.ClassOf(err) == hongbao.ClassTransient &&
 		!hongbao.IsOutage(err):
 		return exitUndecided
 	}

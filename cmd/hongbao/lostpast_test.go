@@ -199,7 +199,7 @@ func (p *past) alarms() {
 }
 
 // diagnosed runs `hongbao recover`, and requires that it names the loss and the next command.
-func (p *past) diagnosed() []recovery.Verdict {
+func (p *past) diagnosed() []recovery.ShardReport {
 	p.t.Helper()
 	r := p.refused(exitFound, []string{"recover"}, "lost data and stay",
 		"hongbao recover --accept-loss --shard N --expect DIGEST --by NAME --why TEXT")
@@ -222,10 +222,10 @@ func (p *past) diagnosed() []recovery.Verdict {
 }
 
 // verdicts returns the verdicts of `hongbao recover`, one for each shard.
-func (p *past) verdicts() []recovery.Verdict {
+func (p *past) verdicts() []recovery.ShardReport {
 	p.t.Helper()
 	var answer struct {
-		Shards []recovery.Verdict `json:"shards"`
+		Shards []recovery.ShardReport `json:"shards"`
 	}
 	r := p.run("recover", "--json")
 	require.NoError(p.t, json.Unmarshal([]byte(r.out), &answer), r.err)
@@ -234,7 +234,7 @@ func (p *past) verdicts() []recovery.Verdict {
 }
 
 // accepted accepts the loss of each shard, like an operator without a better copy of the data.
-func (p *past) accepted(verdicts []recovery.Verdict) {
+func (p *past) accepted(verdicts []recovery.ShardReport) {
 	p.t.Helper()
 	out := p.acceptLoss("the disk is gone")
 	require.Contains(p.t, out, "shard 0 is opened")
@@ -251,7 +251,7 @@ func (p *past) accepted(verdicts []recovery.Verdict) {
 
 // grantsAfterLoss creates a new campaign on each shard. When its packets are granted, it checks the ledger, the topic
 // and all answers to users.
-func (p *past) grantsAfterLoss(verdicts []recovery.Verdict) {
+func (p *past) grantsAfterLoss(verdicts []recovery.ShardReport) {
 	p.t.Helper()
 	before := p.users.granted()
 	fresh := []string{p.at(0, "fresh"), p.at(1, "fresh")}
@@ -322,7 +322,7 @@ func (p *past) published(m kafka.Message) (eventAt, string) {
 
 // publishedOnce checks the topic: an event number has one grant, each new grant is published once, and the subscriber
 // has processed every event.
-func (p *past) publishedOnce(verdicts []recovery.Verdict) {
+func (p *past) publishedOnce(verdicts []recovery.ShardReport) {
 	p.t.Helper()
 	has, again := map[eventAt]string{}, 0
 	for _, m := range p.records() {

@@ -36,7 +36,7 @@ func TestRecoverNamesTheLoss(t *testing.T) {
 		"shard 0 is FROZEN")
 	r := d.refused(3, []string{"recover", "--json"})
 	oneDocument(t, "recover", r.out)
-	lost := decided[struct{ Shards []recovery.Verdict }](t, r.out).Shards[0]
+	lost := decided[struct{ Shards []recovery.ShardReport }](t, r.out).Shards[0]
 	require.EqualValues(t, -1, lost.Redis)
 	require.EqualValues(t, 4, lost.Ledger)
 	require.Equal(t, "rain", lost.Campaigns[0].Campaign)

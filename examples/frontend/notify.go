@@ -46,8 +46,8 @@ func Post(ctx context.Context, client *http.Client, url, id string, message []by
 // has sent it. The result depends on what push-once knows about the message:
 //
 //   - Done: this or another subscriber has sent the message.
-//   - Held: another subscriber is sending the message. Try again later, without an attempt, so the error is an outage:
-//     a subscriber would count an attempt for hongbao.Heldf. If the other subscriber dies, the message is in doubt.
+//   - InProgress: another subscriber is sending the message. Try again later, without an attempt, so the error is an
+//     outage: a subscriber would count an attempt for hongbao.Waitingf. If the other subscriber dies, the message is in doubt.
 //   - InDoubt: a subscriber began to send the message and never reported the result. For this front end, showing it
 //     twice is worse than leaving it out. So the grant becomes a dead letter, and a person decides.
 //   - Free: the message was certainly not sent. Try again.
@@ -64,7 +64,7 @@ func NotifyOnce(once *dedup.Once, post func(ctx context.Context, id string, mess
 		switch {
 		case err != nil:
 			return err
-		case state == dedup.Held:
+		case state == dedup.InProgress:
 			return hongbao.Outagef(hongbao.ClassTransient, "another subscriber is sending %s", id)
 		case state == dedup.InDoubt:
 			return hongbao.Errorf(hongbao.ClassPermanent,

@@ -44,7 +44,7 @@ type App struct {
 	founded   founding
 	mu        sync.Mutex // guards authority and closes
 
-	joined    joined              // readers of receipts that wait until these are durable
+	joined    sharedWaits         // readers of receipts that wait until these are durable
 	scans     *semaphore.Weighted // bounds how many trails of this process search all receipts at once
 	authority *access.Authority   // set by the first call of Authority
 	denials   access.Denials

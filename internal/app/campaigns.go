@@ -154,7 +154,7 @@ func (a *App) notLost(ctx context.Context, id string) error {
 	if err != nil || found && s.State != store.StateLoading {
 		return err
 	}
-	held, err := a.ledger.Held(ctx, id)
+	held, err := a.ledger.Position(ctx, id)
 	if err != nil || held.Granted == 0 {
 		return err
 	}

@@ -208,7 +208,7 @@ func (a *App) endClaim(ctx context.Context, c *OpenClaim, published bool) error 
 	}
 	i := slices.IndexFunc(answer.Open, func(o stream.Claim) bool { return o.ID == c.claim.ID })
 	switch {
-	case i < 0 && answer.Held > 0:
+	case i < 0 && answer.LiveClaims > 0:
 		return hongbao.Errorf(hongbao.ClassTransient,
 			"worker %s has claim %s until %s and may still be sending; pause the sink, and try again after that time", c.Owner, c.ID,
 			c.Until.Format(time.RFC3339))

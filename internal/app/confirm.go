@@ -43,7 +43,7 @@ type Confirmation struct {
 	// Letters are ids of dead letters of sink balance. Packets identify credits in doubt whose letters no longer exist.
 	Letters []string
 	Packets []PacketID
-	Word    Word
+	Word    OperatorDecision
 	stream.Decision
 	// Patience is how long to retry while the remote or the ledger can't be reached.
 	Patience time.Duration
@@ -66,7 +66,7 @@ func (a *App) Confirm(ctx context.Context, o Confirmation) (*Confirmed, error) {
 	case a.Config.Settlement.Kind != configs.SettleRemote:
 		return nil, Usage("settlement.kind is %s: there is no remote that could have booked anything; requeue or drop the "+
 			"letters", a.Config.Settlement.Kind)
-	case o.Word.Verdict == remote.Done && a.Config.Remote.Queryable && len(o.Letters) > 0:
+	case o.Word.Outcome == remote.Done && a.Config.Remote.Queryable && len(o.Letters) > 0:
 		return nil, Usage("remote.queryable is true, so no person has to confirm: `hongbao dead requeue` queries the remote, " +
 			"and records what it has booked")
 	}
@@ -79,9 +79,9 @@ func (a *App) Confirm(ctx context.Context, o Confirmation) (*Confirmed, error) {
 		return err
 	}
 	e := aboutLetters(ctx, access.ConfirmCredits, &deadletter.Pick{IDs: o.Letters, Filter: pick.Filter}, o.Decision)
-	e.Details["booked"], e.Details["packets"] = o.Word.Verdict == remote.Done, o.Packets
+	e.Details["booked"], e.Details["packets"] = o.Word.Outcome == remote.Done, o.Packets
 	err = a.recorded(ctx, e, func(ctx context.Context, _ *access.Entry) error {
-		return a.decides(ctx, configs.SinkBalance, false, confirm)
+		return a.withLettersLock(ctx, configs.SinkBalance, false, confirm)
 	})
 	return report, err
 }
@@ -124,7 +124,7 @@ func (a *App) inDoubt(ctx context.Context, letters *deadletter.Letters, o *Confi
 		}
 		there = append(there, id)
 		from := x.Last.Add(a.Config.Remote.ClaimTime).UTC()
-		if o.Word.Verdict == remote.NotSent && !o.DryRun && !o.Word.At.After(from) {
+		if o.Word.Outcome == remote.NotSent && !o.DryRun && !o.Word.At.After(from) {
 			return nil, hongbao.Errorf(hongbao.ClassPermanent, "--asked %s is too early for letter %s: a request may have been under way. "+
 				"An inquiry counts if it was made after %s (the letter's last plus remote.claim_time): ask the owners of the remote again. "+
 				"Nothing was sent", o.Word.At.UTC().Format(time.RFC3339), id, from.Format(time.RFC3339Nano))
@@ -147,9 +147,9 @@ func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confi
 	if len(o.Packets) == 0 {
 		return nil
 	}
-	word, asks := o.Word, o.Word.Verdict == remote.Done && a.Config.Remote.Queryable
+	word, asks := o.Word, o.Word.Outcome == remote.Done && a.Config.Remote.Queryable
 	if asks { // the remote's answer counts, not the person's
-		word = Word{}
+		word = OperatorDecision{}
 	}
 	h, err := a.remote(ctx, false, word)
 	if err != nil {
@@ -178,7 +178,7 @@ func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confi
 		switch {
 		case asks:
 			err = h.RecordBooked(ctx, *g)
-		case word.Verdict == remote.NotSent:
+		case word.Outcome == remote.NotSent:
 			err = h.Unbook(ctx, row)
 		default:
 			err = errors.Join(h.Handle(ctx, []hongbao.Grant{*g})...)
@@ -187,7 +187,7 @@ func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confi
 			return err
 		}
 		a.log.Info("a credit in doubt was decided", zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet),
-			zap.Bool("booked", o.Word.Verdict == remote.Done),
+			zap.Bool("booked", o.Word.Outcome == remote.Done),
 			zap.String("by", o.By), zap.String("why", o.Why))
 	}
 	return nil
@@ -195,7 +195,7 @@ func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confi
 
 // creditOf returns the pending row of a packet's credit. If the ledger has none, and the remote is asked, it returns
 // the grant of the packet's receipt.
-func (a *App) creditOf(ctx context.Context, h *alarmed, at PacketID, asks bool) (payment.Pending, error) {
+func (a *App) creditOf(ctx context.Context, h *pausingHandler, at PacketID, asks bool) (payment.Pending, error) {
 	rows, err := h.settler.Pending(ctx, 0, hongbao.Grant{Campaign: at.Campaign, Packet: at.Packet - 1}, 1)
 	if err != nil {
 		return payment.Pending{}, err

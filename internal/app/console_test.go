@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Held counts only the entries in the hands of workers. Parked entries count as pending, but not as held.
+// InWork counts only the entries in the hands of workers. Parked entries count as pending, but not as in work.
 func TestEntriesInHandAreNotTheParkedOnes(t *testing.T) {
 	t.Parallel()
 	a := &App{Config: &configs.Config{}}
@@ -20,7 +20,7 @@ func TestEntriesInHandAreNotTheParkedOnes(t *testing.T) {
 		{GroupStatus: store.GroupStatus{Parked: 1, Workers: []store.Worker{{Name: "w1", Seen: time.Second, Holds: 3}}}},
 	})
 	require.EqualValues(t, 13, status.Pending)
-	require.EqualValues(t, 5, status.Held())
+	require.EqualValues(t, 5, status.InWork())
 	require.EqualValues(t, 8, status.Parked)
 	require.Len(t, status.Workers, 1)
 	require.EqualValues(t, 5, status.Workers[0].Holds)

@@ -38,7 +38,7 @@ func (s *PageSource) describe(step *TrailStep, currency string, unread map[strin
 		case unread[where]:
 			isNot = "It could not be read."
 		}
-		t.Stations = append(t.Stations, model.Station{Name: name, Present: there, Text: isNot})
+		t.Stations = append(t.Stations, model.StoreView{Name: name, Present: there, Text: isNot})
 	}
 	said := func(g *TrailGrant) string {
 		if g == nil {
@@ -66,6 +66,9 @@ func (s *PageSource) describe(step *TrailStep, currency string, unread map[strin
 		case sink.Dropped != "":
 			missing[sink.Sink] = "Its dead letter was dropped by " + sink.Dropped
 			add("Sink "+sink.Sink, "redis", false, "", "Its dead letter was dropped by "+sink.Dropped)
+		case sink.NotOwed:
+			missing[sink.Sink] = fmt.Sprintf("Sink %s does not owe it.", sink.Sink)
+			add("Sink "+sink.Sink, "redis", false, "", "Not owed: the sink was added later, or was removed at that time.")
 		default:
 			is := "Finished."
 			if unread["redis"] { // perhaps the dead letters could not be read, so the grant may be one

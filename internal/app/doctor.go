@@ -38,8 +38,8 @@ type Examination struct {
 	Problems int       `json:"problems"`
 }
 
-// Verdict returns an error if there is a problem.
-func (e *Examination) Verdict() error {
+// Err returns an error if there is a problem.
+func (e *Examination) Err() error {
 	if e.Problems == 0 {
 		return nil
 	}

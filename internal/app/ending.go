@@ -180,7 +180,7 @@ func (a *App) standing(ctx context.Context, c *ledger.StoredCampaign) (*Ending, 
 
 // Refund returns the money of the ungranted packets to the sponsor, once.
 func (a *App) Refund(ctx context.Context, o closing.Order) (*Ending, error) {
-	recorded := recordedRefund{a.ledger, about(ctx, access.Refund, o.Campaign)}
+	recorded := journaledRefunds{a.ledger, about(ctx, access.Refund, o.Campaign)}
 	var out *Ending
 	c, err := a.campaign(ctx, o.Campaign)
 	if err == nil {
@@ -195,14 +195,14 @@ func (a *App) Refund(ctx context.Context, o closing.Order) (*Ending, error) {
 	return out, err
 }
 
-// recordedRefund is a ledger that writes the journal's entry in the same transaction as the refund.
-type recordedRefund struct {
+// journaledRefunds is a ledger that writes the journal's entry in the same transaction as the refund.
+type journaledRefunds struct {
 	*ledger.Ledger
 	entry access.Entry
 }
 
 // Refund implements closing.Ledger.
-func (b *recordedRefund) Refund(
+func (b *journaledRefunds) Refund(
 	ctx context.Context, closes []stream.Entry, missing int64,
 ) (r payment.Refund, err error) {
 	err = b.Together(ctx, func(ctx context.Context) error {
@@ -314,7 +314,7 @@ func (a *App) LostProgress(ctx context.Context, id string) (*LostEnding, error) 
 }
 
 func (a *App) ender() *recovery.Ender {
-	return &recovery.Ender{Store: a.store, Books: a.ledger, Group: configs.SinkBalance}
+	return &recovery.Ender{Store: a.store, Books: a.ledger, Group: configs.SinkBalance, Owed: a.owed}
 }
 
 // LostEnding is the state of a campaign of which Redis has lost a part.

@@ -21,7 +21,7 @@ func (a *App) Handler(ctx context.Context, sink string) (hongbao.Handler, error)
 		return a.publisher(ctx)
 	case configs.SinkBalance:
 		if a.Config.Settlement.Kind == configs.SettleRemote {
-			return a.remote(ctx, false, Word{})
+			return a.remote(ctx, false, OperatorDecision{})
 		}
 		settler, _, err := a.settler(ctx)
 		if err != nil {

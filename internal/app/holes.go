@@ -170,8 +170,8 @@ func (a *App) grantHole(ctx context.Context, o HoleGrant) (g hongbao.Grant, err 
 // aboveLimit is the detail of a journal entry which says that HoleGrant.AboveLimit was set.
 const aboveLimit = "above_limit"
 
-// grantedAboveLimit returns how many packets of a campaign a person has granted to each user above the campaign's limit,
-// from the journal. A grant whose journal entry is lost counts as soon as the person repeats the command.
+// grantedAboveLimit returns how many packets of a campaign a person has granted to each user above the campaign's
+// limit, from the journal. A grant whose journal entry is lost counts as soon as the person repeats the command.
 func (a *App) grantedAboveLimit(ctx context.Context, campaign string) (map[string]int64, error) {
 	seen, users := map[HoleAgain]bool{}, map[string]int64{}
 	err := a.eachGranted(ctx, campaign, func(e *access.Entry, g HoleAgain) {
@@ -223,8 +223,8 @@ func (a *App) eachGranted(ctx context.Context, campaign string, f func(*access.E
 
 // heldFor reads the user's receipts on all places. If the user already has the packet, g is its grant. The error says
 // why the packet can't be granted.
-func (a *App) heldFor(ctx context.Context, o *HoleGrant) (held []store.Held, g hongbao.Grant, err error) {
-	held, err = a.store.Campaign(o.Campaign).Held(ctx, o.User)
+func (a *App) heldFor(ctx context.Context, o *HoleGrant) (held []store.UserReceipts, g hongbao.Grant, err error) {
+	held, err = a.store.Campaign(o.Campaign).UserReceipts(ctx, o.User)
 	if err = cmp.Or(checkOpen(held), err); err != nil {
 		return nil, g, o.error(err)
 	}
@@ -241,7 +241,7 @@ func (a *App) heldFor(ctx context.Context, o *HoleGrant) (held []store.Held, g h
 }
 
 // grantOf grants the packet with the index at among a place's withheld packets.
-func (a *App) grantOf(ctx context.Context, o HoleGrant, h *Holes, at int, held []store.Held) (hongbao.Grant, error) {
+func (a *App) grantOf(ctx context.Context, o HoleGrant, h *Holes, at int, held []store.UserReceipts) (hongbao.Grant, error) {
 	elsewhere := 0
 	for i := range held {
 		if held[i].Place.Index() != h.Shard {
@@ -258,7 +258,7 @@ func (a *App) grantOf(ctx context.Context, o HoleGrant, h *Holes, at int, held [
 }
 
 // checkOpen returns an error if a place is frozen: a user's receipts there may be out of date, and so may an error.
-func checkOpen(held []store.Held) error {
+func checkOpen(held []store.UserReceipts) error {
 	for i := range held {
 		if err := held[i].Open; err != nil {
 			return fmt.Errorf("shard %d: %w", held[i].Place.Index(), err)
@@ -269,7 +269,7 @@ func checkOpen(held []store.Held) error {
 
 // refusal returns why the packet can't be granted, as far as the user's receipts on all places say it. On several
 // places each must be paused: no grab in progress can then get a packet after its place was read.
-func (o *HoleGrant) refusal(held []store.Held, receipts []hongbao.Receipt) store.Refusal {
+func (o *HoleGrant) refusal(held []store.UserReceipts, receipts []hongbao.Receipt) store.Refusal {
 	if o.RequestID != "" && slices.ContainsFunc(receipts, func(r hongbao.Receipt) bool { return r.RequestID == o.RequestID }) {
 		return store.RefusedRequest
 	}

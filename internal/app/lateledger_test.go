@@ -45,7 +45,7 @@ func TestLedgerIsAskedFirst(t *testing.T) {
 		},
 		"confirm": func() error {
 			_, err := a.Confirm(ctx, Confirmation{Packets: []PacketID{{"rain", 1}}, Patience: time.Hour,
-				Word: Word{Verdict: remote.NotSent, At: time.Now()}, Decision: stream.Decision{By: "ann", Why: "asked"}})
+				Word: OperatorDecision{Outcome: remote.NotSent, At: time.Now()}, Decision: stream.Decision{By: "ann", Why: "asked"}})
 			return err
 		},
 	} {

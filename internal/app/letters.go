@@ -90,9 +90,9 @@ func (a *App) DropLetters(ctx context.Context, pick deadletter.Pick, who stream.
 	return report, err
 }
 
-// decides runs do under a lock for the sink's dead letters. Otherwise another process could deliver a letter that this
-// process drops. A dry run needs no lock.
-func (a *App) decides(ctx context.Context, sink string, dryRun bool, do func(context.Context) error) error {
+// withLettersLock runs do under a lock for the sink's dead letters. Otherwise another process could deliver a letter
+// that this process drops. A dry run needs no lock.
+func (a *App) withLettersLock(ctx context.Context, sink string, dryRun bool, do func(context.Context) error) error {
 	if dryRun {
 		return do(ctx)
 	}
@@ -117,7 +117,7 @@ func (a *App) eachSink(ctx context.Context, pick *deadletter.Pick, dryRun bool,
 	var next answers.Text
 	for _, p := range bySink(pick) {
 		var r *deadletter.Report
-		failed := a.decides(ctx, p.Filter.Sinks[0], dryRun, func(ctx context.Context) (err error) {
+		failed := a.withLettersLock(ctx, p.Filter.Sinks[0], dryRun, func(ctx context.Context) (err error) {
 			r, err = do(ctx, &p)
 			return err
 		})

@@ -26,7 +26,7 @@ func TestOutcomesCountFailedGrabs(t *testing.T) {
 	require.Empty(t, o.Of("made-up"))
 }
 
-func TestVerdictOfOneProblem(t *testing.T) {
+func TestErrOfOneProblem(t *testing.T) {
 	t.Parallel()
-	require.ErrorContains(t, (&Examination{Problems: 1, Warnings: 2}).Verdict(), "1 problem and 2 warnings")
+	require.ErrorContains(t, (&Examination{Problems: 1, Warnings: 2}).Err(), "1 problem and 2 warnings")
 }

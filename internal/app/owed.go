@@ -39,6 +39,19 @@ func (a *App) owed(ctx context.Context, sink string) ([]stream.Owed, error) {
 	return out, err
 }
 
+// owedOn returns what a sink owes on a shard. Without a ledger it owes everything.
+func (a *App) owedOn(ctx context.Context, shard int, sink string) (stream.Owed, error) {
+	if a.Config.Ledger.DSN == "" {
+		return nil, nil
+	}
+	begin, err := a.store.Shard(shard).GroupBegin(ctx, sink)
+	if err != nil {
+		return nil, fmt.Errorf("what sink %s owes: %w", sink, err)
+	}
+	recorded, err := a.ledger.Owed(ctx, shard)
+	return begin.Owed(recorded[sink]), err
+}
+
 // NotOwed is a range of a shard's events that a sink does not owe.
 type NotOwed struct {
 	Sink  string `json:"sink" doc:"Name of the sink."`

@@ -14,7 +14,7 @@ import (
 type CampaignReader struct{ *App }
 
 // Window reads the public data of a campaign.
-func (c CampaignReader) Window(ctx context.Context, id string) (store.Window, error) {
+func (c CampaignReader) Window(ctx context.Context, id string) (store.PublicView, error) {
 	w, err := c.store.Campaign(id).Window(ctx)
 	if errors.Is(err, store.ErrNotInRedis) {
 		err = errors.Join(c.whole(ctx, c.store.Home(id)), err)
@@ -36,8 +36,8 @@ func (c CampaignReader) whole(ctx context.Context, k *store.Shard) error {
 
 // held reads a user's receipts on each of the campaign's shards from Redis. It waits until they are as durable as
 // receipts in the answer to a grab, and remembers them as reported to the user.
-func (c CampaignReader) held(ctx context.Context, id, user string) ([]store.Held, error) {
-	list, err := c.store.Campaign(id).Held(ctx, user)
+func (c CampaignReader) held(ctx context.Context, id, user string) ([]store.UserReceipts, error) {
+	list, err := c.store.Campaign(id).UserReceipts(ctx, user)
 	for i := range list {
 		if list[i].Open != nil {
 			return list, list[i].Open
@@ -63,7 +63,7 @@ func (c CampaignReader) held(ctx context.Context, id, user string) ([]store.Held
 }
 
 // durable waits until a user's receipts on a shard are as durable as the campaign promises.
-func (c CampaignReader) durable(ctx context.Context, id, user string, h *store.Held) error {
+func (c CampaignReader) durable(ctx context.Context, id, user string, h *store.UserReceipts) error {
 	if h.Class == hongbao.DurabilityFast {
 		return nil
 	}

@@ -58,7 +58,7 @@ func (a *App) receiptsFromLedger(ctx context.Context, out *model.Receipts) (foun
 // redisReceipts reads a user's receipts from Redis, with their codes and the campaign's currency. It also reads a
 // frozen shard, because an operator needs the data.
 func (a *App) redisReceipts(ctx context.Context, id, user string) (list []hongbao.Receipt, currency string, err error) {
-	held, err := a.store.Campaign(id).Held(ctx, user)
+	held, err := a.store.Campaign(id).UserReceipts(ctx, user)
 	if err == nil {
 		err = a.fillCodes(ctx, id, held)
 	}
@@ -66,7 +66,7 @@ func (a *App) redisReceipts(ctx context.Context, id, user string) (list []hongba
 }
 
 // fillCodes adds the codes to the receipts. It reads each code from the shard of the packet.
-func (a *App) fillCodes(ctx context.Context, id string, held []store.Held) error {
+func (a *App) fillCodes(ctx context.Context, id string, held []store.UserReceipts) error {
 	for i := range held {
 		h := &held[i]
 		if !h.Codes || len(h.Receipts) == 0 {

@@ -117,7 +117,7 @@ type Recovery struct {
 
 // ShardLoss is the state of a shard. If the shard has lost data, it also says what opening it would cost.
 type ShardLoss struct {
-	*recovery.Verdict
+	*recovery.ShardReport
 	// Effects are the consequences for the campaigns that stay frozen.
 	Effects []Effect `json:"effects,omitempty"`
 	// Unpaid are the lost grants that are in the topic but not in the ledger.
@@ -191,14 +191,14 @@ func (a *App) recover(ctx context.Context, opts RecoverOptions) (*Recovery, erro
 		return nil, err
 	}
 	defer stop()
-	verdicts, err := r.Verdicts(ctx)
+	reports, err := r.Reports(ctx)
 	if err != nil {
 		return nil, err
 	}
 	a.redisOpen.Store(true) // the ledger may be excluded: the journal's entry then waits in Redis
 	out, lost := &Recovery{}, 0
-	for _, v := range verdicts {
-		s := &ShardLoss{Verdict: v}
+	for _, v := range reports {
+		s := &ShardLoss{ShardReport: v}
 		if v.Frozen && (v.Lost() || opts.WithoutTopic || opts.WithoutLedger) {
 			if err := a.cost(ctx, r, s, &opts); err != nil {
 				return nil, err
@@ -225,11 +225,11 @@ func (a *App) recover(ctx context.Context, opts RecoverOptions) (*Recovery, erro
 		}
 		out.Undecided = &n
 	}
-	return out, out.stays(lost, &opts)
+	return out, out.remainsFrozen(lost, &opts)
 }
 
-// stays returns an error if shards stay frozen. lost is the number of those that have lost data.
-func (r *Recovery) stays(lost int, opts *RecoverOptions) error {
+// remainsFrozen returns an error if shards stay frozen. lost is the number of those that have lost data.
+func (r *Recovery) remainsFrozen(lost int, opts *RecoverOptions) error {
 	switch refused := slices.IndexFunc(r.Shards, func(s *ShardLoss) bool { return s.Refused != "" }); {
 	case lost > 0 && opts.Accept == nil && opts.WithoutLedger:
 		return Found("%s %s frozen while the ledger is down. To open a shard that has lost nothing, run "+
@@ -320,13 +320,13 @@ func (a *App) accept(ctx context.Context, r *recovery.Recoverer, out *Recovery, 
 	e := about(ctx, access.AcceptLoss, "")
 	e.Details = map[string]any{"shard": s.Shard, "by": word.By, "why": word.Why, "digest": s.Digest}
 	err := a.recorded(ctx, e, func(ctx context.Context, _ *access.Entry) error {
-		return r.Accept(ctx, s.Verdict, word.Decision)
+		return r.Accept(ctx, s.ShardReport, word.Decision)
 	})
 	if err != nil {
 		return err
 	}
 	s.Opened = true
 	a.log.Warn("a person accepted the loss of a shard", zap.Int("shard", s.Shard), zap.String("by", word.By),
-		zap.String("why", word.Why), zap.Stringer("lost", s.Verdict))
+		zap.String("why", word.Why), zap.Stringer("lost", s.ShardReport))
 	return nil
 }

@@ -15,7 +15,7 @@ func TestDigestOfALoss(t *testing.T) {
 	t.Parallel()
 	digest := func(change func(*ShardLoss)) string {
 		t.Helper()
-		s := &ShardLoss{Verdict: &recovery.Verdict{Shard: 1, Redis: 5, Ledger: 9, Seen: 9,
+		s := &ShardLoss{ShardReport: &recovery.ShardReport{Shard: 1, Redis: 5, Ledger: 9, Seen: 9,
 			Campaigns: []recovery.Doubt{{Campaign: "rain", Why: "Redis has lost it"}}},
 			Effects: []Effect{{Campaign: "rain", Paid: 4}}, Unpaid: []Unpaid{{Campaign: "rain", Grants: 2}}}
 		change(s)

@@ -20,7 +20,7 @@ import (
 // remote returns the handler that settles at a remote balance system and records the credits in the ledger. The caller
 // closes it. The flag again sets Replay of remote.Config, so that a settled grant may be sent again only with its key.
 // The parameter word sets Verified and VerifiedAt.
-func (a *App) remote(ctx context.Context, again bool, word Word) (*alarmed, error) {
+func (a *App) remote(ctx context.Context, again bool, word OperatorDecision) (*pausingHandler, error) {
 	settler, plans, err := a.settler(ctx)
 	if err != nil {
 		return nil, err
@@ -29,12 +29,12 @@ func (a *App) remote(ctx context.Context, again bool, word Word) (*alarmed, erro
 	if a.Allows(configs.UnsafeRemoteToken) && strings.HasPrefix(rc.URL, "http://") {
 		a.log.Warn("unsafe.allow: remote.token is sent in clear text")
 	}
-	rc.Replay, rc.Verified, rc.VerifiedAt = again, word.Verdict, word.At
+	rc.Replay, rc.Verified, rc.VerifiedAt = again, word.Outcome, word.At
 	h, err := remote.New(rc, &planned{plans, a}, settler)
 	if err != nil {
 		return nil, err
 	}
-	return &alarmed{h, settler, a}, nil
+	return &pausingHandler{h, settler, a}, nil
 }
 
 // auditedRemote lets the audit query the remote. The caller must call stop after the audit.
@@ -42,7 +42,7 @@ func (a *App) auditedRemote(ctx context.Context) (_ *audit.Remote, stop func(), 
 	if !a.Config.Remote.Queryable {
 		return &audit.Remote{Concurrency: a.Config.Remote.Concurrency}, func() {}, nil
 	}
-	h, err := a.remote(ctx, false, Word{})
+	h, err := a.remote(ctx, false, OperatorDecision{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -53,16 +53,16 @@ func (a *App) auditedRemote(ctx context.Context) (_ *audit.Remote, stop func(), 
 		}}, h.Close, nil
 }
 
-// alarmed pauses a campaign if one of its grants contradicts the plan or the remote. It moves grants of disowned
+// pausingHandler pauses a campaign if one of its grants contradicts the plan or the remote. It moves grants of disowned
 // campaigns to quarantine.
-type alarmed struct {
+type pausingHandler struct {
 	*remote.Handler
 	settler *ledger.Settler
 	app     *App
 }
 
 // TendDoubts resolves credits in doubt that will not be delivered again, until ctx ends.
-func (a *alarmed) TendDoubts(ctx context.Context) {
+func (a *pausingHandler) TendDoubts(ctx context.Context) {
 	for retry.Pause(ctx, a.app.Config.Remote.ClaimTime) {
 		if left, err := a.Sweep(ctx); left > 0 || err != nil && ctx.Err() == nil {
 			a.app.log.Warn("credits may be booked at the remote, and their state is still unknown", zap.Int("credits", left),
@@ -72,7 +72,7 @@ func (a *alarmed) TendDoubts(ctx context.Context) {
 }
 
 // Handle implements hongbao.Handler.
-func (a *alarmed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
+func (a *pausingHandler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	errs := a.Handler.Handle(ctx, grants)
 	a.putAside(ctx, grants, errs)
 	for i, err := range errs {
@@ -90,7 +90,7 @@ func (a *alarmed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 
 // putAside passes the grants of unknown campaigns to the ledger. If a person has disowned the campaign, they go to
 // quarantine.
-func (a *alarmed) putAside(ctx context.Context, grants []hongbao.Grant, errs []error) {
+func (a *pausingHandler) putAside(ctx context.Context, grants []hongbao.Grant, errs []error) {
 	var unknown []hongbao.Grant
 	var at []int
 	for i, err := range errs {
@@ -119,8 +119,8 @@ func (p *planned) Currency(ctx context.Context, id string) (string, error) {
 	return c.Spec.Currency, err
 }
 
-// Word is a person's decision about credits at the remote; see remote.Config.
-type Word struct {
-	Verdict remote.Verdict
+// OperatorDecision is a person's decision about credits at the remote; see remote.Config.
+type OperatorDecision struct {
+	Outcome remote.CreditOutcome
 	At      time.Time
 }

@@ -207,7 +207,7 @@ func replayClaims(c store.ClaimsConfig, sink string) store.ClaimsConfig {
 // balanceAgain returns the handler for a replay to sink balance.
 func (a *App) balanceAgain(ctx context.Context) (hongbao.Handler, error) {
 	if a.Config.Settlement.Kind == configs.SettleRemote {
-		return a.remote(ctx, true, Word{})
+		return a.remote(ctx, true, OperatorDecision{})
 	}
 	return a.Handler(ctx, configs.SinkBalance)
 }

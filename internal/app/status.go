@@ -69,8 +69,8 @@ type SinkStatus struct {
 	Workers []SinkWorker  `json:"workers" doc:"Workers of the sink, in the order of their names. A worker is listed once for all shards."`
 }
 
-// Held returns how many entries are in the hands of workers.
-func (s *SinkStatus) Held() int64 { return s.Pending - s.Parked }
+// InWork returns how many entries are in the hands of workers.
+func (s *SinkStatus) InWork() int64 { return s.Pending - s.Parked }
 
 // UnreadShard is a shard on which the state of a sink could not be read.
 type UnreadShard struct {

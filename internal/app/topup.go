@@ -235,11 +235,11 @@ func (a *App) DealTopUps(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	return a.deal(ctx, &c, stored)
+	return a.loadTopUps(ctx, &c, stored)
 }
 
-// deal deals the top-ups of a campaign that Redis lacks, and records them as dealt in the ledger.
-func (a *App) deal(ctx context.Context, c *ledger.StoredCampaign, stored []ledger.StoredTopUp) error {
+// loadTopUps deals the top-ups of a campaign that Redis lacks, and records them as dealt in the ledger.
+func (a *App) loadTopUps(ctx context.Context, c *ledger.StoredCampaign, stored []ledger.StoredTopUp) error {
 	if len(stored) == 0 || c.State == ledger.StateRefunded {
 		return nil
 	}
@@ -313,7 +313,7 @@ func (a *App) dealAfter(ctx context.Context, c *ledger.StoredCampaign,
 // checks each shard. If Redis has lost a part of the campaign, its top-ups can't be dealt: the other shards are closed
 // without them.
 func (a *App) beginClose(ctx context.Context, c *ledger.StoredCampaign, added []ledger.StoredTopUp) error {
-	begin, dealing, id := a.ledger.BeginClose, a.deal(ctx, c, added), c.Spec.ID
+	begin, dealing, id := a.ledger.BeginClose, a.loadTopUps(ctx, c, added), c.Spec.ID
 	if errors.Is(dealing, store.ErrLost) {
 		begin = a.ledger.BeginCloseOfLost
 	}

@@ -75,6 +75,7 @@ type TrailSink struct {
 	Letter   string `json:"letter,omitempty" doc:"Id of the grant's dead letter that waits for a decision. Absent if there is none."`
 	Reason   string `json:"reason,omitempty" doc:"Why the grant became a dead letter. Absent if there is no dead letter."`
 	Dropped  string `json:"dropped,omitempty" doc:"Who dropped the grant's dead letter, and why. Absent if no one dropped it."`
+	NotOwed  bool   `json:"not_owed,omitempty" doc:"True if the sink does not owe the grant and does not have it, because the sink was added later or was removed at that time. Then 'finished' is false."`
 }
 
 // TrailOf is a request for a trail. It is by packet if Packet is not 0, else by user.
@@ -123,6 +124,9 @@ func (a *App) trail(ctx context.Context, q TrailOf) (*Trail, error) {
 	}
 	if err := t.letters(ctx); err != nil {
 		t.unread("redis", err)
+	}
+	if err := t.notOwed(ctx); err != nil {
+		t.unread("ledger", err)
 	}
 	for _, g := range t.grants {
 		t.out.Steps = append(t.out.Steps, g.TrailStep)
@@ -245,7 +249,7 @@ func (t *trailSearch) receiptsOn(ctx context.Context, shard *store.Shard, user s
 			return false, err
 		}
 	}
-	h, err := shard.UserHeld(ctx, t.q.Campaign, user)
+	h, err := shard.UserReceipts(ctx, t.q.Campaign, user)
 	if errors.Is(err, store.ErrNotInRedis) && !errors.Is(err, store.ErrLost) {
 		return false, nil
 	}

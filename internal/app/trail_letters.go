@@ -17,7 +17,7 @@ func (t *trailSearch) letters(ctx context.Context) error {
 	for _, p := range t.grants {
 		for i := range p.Sinks {
 			x := &p.Sinks[i]
-			if !x.Finished || x.Sink == configs.SinkBalance && p.Ledger != nil || x.Sink == configs.SinkKafka && p.Topic != nil {
+			if !x.Finished || p.has(x.Sink) {
 				continue
 			}
 			at := deadletter.Place{Sink: x.Sink, Shard: p.grant.Shard}
@@ -37,6 +37,32 @@ func (t *trailSearch) letters(ctx context.Context) error {
 	for at, of := range wanted {
 		if err := t.lettersAt(ctx, at, of); err != nil {
 			return fmt.Errorf("search the dead letters of sink %s: %w", at.Sink, err)
+		}
+	}
+	return nil
+}
+
+// has reports whether the trail has found the grant in a sink.
+func (p *trailed) has(sink string) bool {
+	return sink == configs.SinkBalance && p.Ledger != nil || sink == configs.SinkKafka && p.Topic != nil
+}
+
+// notOwed marks the sinks that do not owe a grant and do not have it. Done bits say nothing about such a grant: it counts
+// as finished once they are deleted.
+func (t *trailSearch) notOwed(ctx context.Context) error {
+	for _, p := range t.grants {
+		for i := range p.Sinks {
+			x := &p.Sinks[i]
+			if p.has(x.Sink) || x.Letter != "" || x.Dropped != "" {
+				continue
+			}
+			owed, err := t.app.owedOn(ctx, p.grant.Shard, x.Sink)
+			if err != nil {
+				return err
+			}
+			if x.NotOwed = !owed.Owes(p.grant.Seq); x.NotOwed {
+				x.Finished = false
+			}
 		}
 	}
 	return nil

@@ -104,7 +104,7 @@ func (a *App) user(ctx context.Context, user, after string, limit int) (UserData
 // userWins adds the user's wins in one campaign. Both reads use an index, or the key of one hash.
 func (a *App) userWins(ctx context.Context, out *UserData, c *hongbao.Campaign) error {
 	wins := map[int64]*UserWin{}
-	held, err := a.store.Campaign(c.ID).Held(ctx, out.User)
+	held, err := a.store.Campaign(c.ID).UserReceipts(ctx, out.User)
 	if err != nil && !errors.Is(err, store.ErrNotInRedis) {
 		return err
 	}

@@ -95,12 +95,12 @@ func (f *yamlFile) mapping(prefix string, node *yaml.Node) {
 		case prefix == "" && sectionIndex(name) >= 0:
 			f.mapping(name+".", value)
 		default:
-			f.unknown(name, key, value)
+			f.reportUnknownKey(name, key, value)
 		}
 	}
 }
 
-func (f *yamlFile) unknown(name string, key, value *yaml.Node) {
+func (f *yamlFile) reportUnknownKey(name string, key, value *yaml.Node) {
 	if base, ok := strings.CutSuffix(name, "_file"); ok {
 		if k := find(base); k != nil && k.Secret != "" {
 			f.loader.p.add(name, f.at(key), "it is not for this file: set %s in the environment", k.Env()+fileSuffix)

@@ -83,7 +83,7 @@ func TestRainEnds(t *testing.T) {
 		tries := 0
 		require.ErrorIs(t, rain(t.Context(), c, 1, func() (string, error) {
 			if tries++; tries < 5 {
-				return "", hongbao.Heldf("the ledger is busy")
+				return "", hongbao.Waitingf("the ledger is busy")
 			}
 			return "crowd", nil
 		}), refused)

@@ -16,8 +16,8 @@ const baseRows = 5_000
 // basedAll is the value of seal.based once the bases include all grants of the campaign.
 const basedAll = math.MaxInt64
 
-// addBases adds the grants of a sealed campaign to the bases of their accounts, in transactions of some rows. Concurrent
-// calls add each row once. It changes nothing if the campaign has no seal.
+// addBases adds the grants of a sealed campaign to the bases of their accounts, in transactions of some rows.
+// Concurrent calls add each row once. It changes nothing if the campaign has no seal.
 func (l *Ledger) addBases(ctx context.Context, c *Totals, rows int) error {
 	for done := false; !done; {
 		err := l.write(ctx, func(ctx context.Context, t txn) (none []stmt, err error) {
@@ -100,10 +100,10 @@ const (
 	selectMoved            = `SELECT id, kind, currency, balance - base FROM account WHERE balance <> base AND `
 )
 
-// moved adds up the accounts whose balance differs from their base. An index on them would make it independent of the
-// number of accounts, but each credit would write to the index. PostgreSQL reads its blocks in their order, because an
-// order by key jumps between the blocks.
-func (b *book) moved(ctx context.Context, t txn) error {
+// addChangedAccounts adds up the accounts whose balance differs from their base. An index on them would make it
+// independent of the number of accounts, but each credit would write to the index. PostgreSQL reads its blocks in their
+// order, because an order by key jumps between the blocks.
+func (b *book) addChangedAccounts(ctx context.Context, t txn) error {
 	row := func(s scan) error { _, err := b.account(s); return err }
 	if b.ledger.dialect.blocks == "" {
 		return eachRange(ctx, t, func(after, last string) error {

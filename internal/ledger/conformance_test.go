@@ -65,6 +65,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"campaigns are listed":                        testCampaigns,
 	"packets are added":                           testTopUp,
 	"a top-up is dealt before an opening":         testTopUpDealtBeforeAnOpening,
+	"a top-up is lost by a promotion":             testTopUpLostByAPromotion,
 	"a top-up is refused":                         testTopUpRefused,
 	"concurrent top-ups":                          testTopUpTogether,
 	"a top-up and a close at once":                testTopUpAmongCloses,

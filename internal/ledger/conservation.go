@@ -27,9 +27,9 @@ func (d Difference) String() string {
 // CheckConservation compares all values in the ledger that must be equal: first the sums, then each user's balance. It
 // reads one snapshot. It returns every difference, but names at most 1,000 users. No difference means that no money was
 // created, lost, paid to a wrong user, or paid twice for a packet. It reads grants, transfers and accounts once, in
-// pages: its memory does not grow with their number, and Config.Timeout bounds each page. For a sealed campaign it reads
-// the seal instead of the grants and debits, and of the accounts the database returns only those whose balance differs
-// from their base.
+// pages: its memory does not grow with their number, and Config.Timeout bounds each page. For a sealed campaign it
+// reads the seal instead of the grants and debits, and of the accounts the database returns only those whose balance
+// differs from their base.
 //
 // Users are compared by sums over 2^18 groups of accounts. If a group differs, everything is read once more, including
 // the grants of sealed campaigns, and the group's accounts are checked one by one. Grants of archived campaigns can't
@@ -184,8 +184,8 @@ func (b *book) grants(ctx context.Context, t txn, c *Totals, after int64) (grant
 	return grants, amount, err
 }
 
-// sealed compares the counters of a sealed campaign with its seal. Unless seals are ignored, it does not read the debits,
-// since Seal has compared them with the grants.
+// sealed compares the counters of a sealed campaign with its seal. Unless seals are ignored, it does not read the
+// debits, since Seal has compared them with the grants.
 func (b *book) sealed(ctx context.Context, t txn, c *Totals) error {
 	var grants, amount, based int64
 	err := t.query(ctx, `SELECT grants, amount, based FROM seal WHERE campaign = $1 LIMIT 1`, []any{c.Campaign},
@@ -268,7 +268,7 @@ func sumDebits(ctx context.Context, t txn, campaign string) (amount, grants int6
 // only an account with money or a base has such a part.
 func (b *book) accounts(ctx context.Context, t txn) error {
 	if b.seals && b.suspects == nil {
-		return b.moved(ctx, t)
+		return b.addChangedAccounts(ctx, t)
 	}
 	after := ""
 	return eachPage(ctx, t, `SELECT id, kind, currency, balance FROM account WHERE id > $1 ORDER BY id LIMIT $2`,

@@ -178,7 +178,7 @@ func testDecideOverlapsBegin(t *testing.T, f *fixture) {
 	require.Len(t, list, 1)
 	other := newFixture(t, f.config)
 	call := payment.CreditCall{Owner: "a", Batch: 1, OwnedFor: time.Hour, SinceGrant: true}
-	begin := func() []payment.Held {
+	begin := func() []payment.AlreadyInLedger {
 		held, _, err := f.Begin(t.Context(), call, []hongbao.Grant{g})
 		require.NoError(t, err)
 		return held

@@ -244,6 +244,13 @@ func (c *campaignCache) put(id string, k knownCampaign) {
 	c.campaigns[id] = k
 }
 
+// forget makes the next lookUp read the ledger.
+func (c *campaignCache) forget(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.campaigns, id)
+}
+
 // lookUp returns what is known of a campaign; false if the ledger does not have it. It reads the ledger if the campaign
 // is not cached, or if packet is above the cached number of packets.
 func (l *Ledger) lookUp(ctx context.Context, id string, packet int64) (knownCampaign, bool, error) {

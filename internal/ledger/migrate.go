@@ -20,8 +20,8 @@ import (
 var migrationFiles embed.FS
 
 // migration is one step of the schema. The first one is the baseline, which creates all tables. Until the first release
-// a change of the tables edits the baseline and raises its number, because no number is used again: those below it belong
-// to builds that were never released. A released step must keep its checksum, which existing databases store.
+// a change of the tables edits the baseline and raises its number, because no number is used again: those below it
+// belong to builds that were never released. A released step must keep its checksum, which existing databases store.
 type migration struct {
 	version int64
 	name    string
@@ -56,7 +56,7 @@ func loadMigrations(files fs.FS, folder string) ([]migration, error) {
 		if _, err := fmt.Sscanf(steps[i].script, "-- lowest: %d\n", &steps[i].lowest); err != nil {
 			return nil, fmt.Errorf("migration %s: want \"-- lowest: VERSION\" as its first line: %w", e.Name(), err)
 		}
-		steps[i].readHead()
+		steps[i].readDirectives()
 	}
 	return steps, nil
 }
@@ -69,9 +69,9 @@ func newest(steps []migration) int64 {
 	return steps[len(steps)-1].version
 }
 
-// readHead reads the optional settings in the head of a script. A script that was rewritten without changing its result
-// names its released checksum, because databases and older builds compare it.
-func (m *migration) readHead() {
+// readDirectives reads the optional settings in the head of a script. A script that was rewritten without changing its
+// result names its released checksum, because databases and older builds compare it.
+func (m *migration) readDirectives() {
 	for line := range strings.Lines(m.script) {
 		if sum, ok := strings.CutPrefix(line, "-- sum: "); ok {
 			m.sum = strings.TrimSpace(sum)

@@ -17,14 +17,14 @@ import (
 // Begin records durably, outside of Redis, that the caller is about to request credits from a remote. grants must not
 // contain a packet twice.
 //
-// held has the grants that the ledger has for these packets: in table grants, or in quarantine with the same facts. Only
-// a replay may request their credits, except those with Aside, which no caller may request. before has the credits that
-// were pending already and may be booked; Begin has taken over those with Taken. All other grants are pending from now
-// on, and certainly no credit was requested for them.
+// held has the grants that the ledger has for these packets: in table grants, or in quarantine with the same facts.
+// Only a replay may request their credits, except those with Aside, which no caller may request. before has the credits
+// that were pending already and may be booked; Begin has taken over those with Taken. All other grants are pending from
+// now on, and certainly no credit was requested for them.
 //
 // If a fence leaves out a grant that is neither held nor pending, Begin refuses all grants with ErrFenced. After an
 // error nothing has changed, unless the class is Unknown.
-func (s *Settler) Begin(ctx context.Context, call payment.CreditCall, grants []hongbao.Grant) (held []payment.Held,
+func (s *Settler) Begin(ctx context.Context, call payment.CreditCall, grants []hongbao.Grant) (held []payment.AlreadyInLedger,
 	before []payment.Pending, err error) {
 	if len(grants) > MaxBatch {
 		return nil, nil, hongbao.Errorf(hongbao.ClassPermanent,
@@ -57,7 +57,7 @@ type beginCall struct {
 	call   payment.CreditCall
 	items  []item
 	tries  int
-	found  []payment.Held
+	found  []payment.AlreadyInLedger
 	before []payment.Pending
 }
 
@@ -153,7 +153,7 @@ func (b *beginCall) readHeld(ctx context.Context, t txn, view asideView) (map[pa
 		return nil, err
 	}
 	for _, g := range paid {
-		b.found = append(b.found, payment.Held{Grant: g.Grant})
+		b.found = append(b.found, payment.AlreadyInLedger{Grant: g.Grant})
 	}
 	has, err := view.read(ctx, b.Ledger, t)
 	for _, it := range b.items {
@@ -161,9 +161,9 @@ func (b *beginCall) readHeld(ctx context.Context, t txn, view asideView) (map[pa
 			continue
 		}
 		if has.paid(it.grant) != nil {
-			b.found = append(b.found, payment.Held{Grant: *it.grant, Aside: true})
+			b.found = append(b.found, payment.AlreadyInLedger{Grant: *it.grant, Aside: true})
 		} else if q := has.of(it.grant); q != nil {
-			b.found = append(b.found, payment.Held{Grant: q.Grant, Aside: b.isAside(q)})
+			b.found = append(b.found, payment.AlreadyInLedger{Grant: q.Grant, Aside: b.isAside(q)})
 		}
 	}
 	out := make(map[packetKey]bool, len(b.found))

@@ -153,7 +153,7 @@ func testPendingQuarantined(t *testing.T, f *fixture) {
 		grant("nowhere", 1), altered, grant("nowhere", 3)})
 	require.NoError(t, err)
 	require.Empty(t, before)
-	want := []payment.Held{{Grant: paid}, {Grant: grant("nowhere", 1), Aside: true},
+	want := []payment.AlreadyInLedger{{Grant: paid}, {Grant: grant("nowhere", 1), Aside: true},
 		{Grant: grant("nowhere", 3), Aside: true}}
 	for i := range want {
 		want[i].EntryID = ""

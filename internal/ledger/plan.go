@@ -8,12 +8,12 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 )
 
-// Plan returns what the plan of a campaign is made from: its specification, its seed and the draws of its top-ups. It is
-// the Source of campaign.Plans. If the ledger does not have the campaign, its grants wait (hongbao.IsHeld).
+// Plan returns what the plan of a campaign is made from: its specification, its seed and the draws of its top-ups. It
+// is the Source of campaign.Plans. If the ledger does not have the campaign, its grants wait (hongbao.IsHeld).
 func (l *Ledger) Plan(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, []campaign.TopUp, error) {
 	c, stored, err := l.CampaignWithTopUps(ctx, id)
 	if errors.Is(err, ErrNoCampaign) { // a held grant takes no attempt
-		err = hongbao.Heldf("campaign %s: %w, its grants wait: check that ledger.dsn names the right ledger and no older copy",
+		err = hongbao.Waitingf("campaign %s: %w, its grants wait: check that ledger.dsn names the right ledger and no older copy",
 			id, ErrNoCampaign)
 	}
 	return c.Spec, c.Seed, Draws(&c, stored), err

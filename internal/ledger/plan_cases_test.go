@@ -23,7 +23,7 @@ func testIncompletePlan(t *testing.T, f *fixture) {
 	require.Len(t, errs, 4)
 	require.Equal(t, []error{nil, nil}, errs[:2])
 	for _, err := range errs[2:] {
-		require.True(t, hongbao.IsHeld(err), "%v", err)
+		require.True(t, hongbao.IsWaiting(err), "%v", err)
 		require.ErrorContains(t, err, "plan")
 	}
 	alarms := logs.FilterField(zap.String("code", "incomplete_plan")).All()

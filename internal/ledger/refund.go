@@ -134,8 +134,8 @@ func (l *Ledger) unfenced(ctx context.Context, t txn, e *end) (seen shardView, e
 	return seen, nil
 }
 
-// Held returns what the ledger has granted of the campaign and what is left.
-func (c *StoredCampaign) Held() stream.Closing {
+// Position returns what the ledger has granted of the campaign and what is left.
+func (c *StoredCampaign) Position() stream.Closing {
 	return stream.Closing{Granted: c.Grants, GrantedAmount: c.Granted, Left: c.Packets - c.Grants,
 		LeftAmount: c.Funded - c.Granted}
 }
@@ -185,7 +185,7 @@ func (c *StoredCampaign) refund(ctx context.Context, t txn, e *end, n *counted) 
 	if err != nil {
 		return payment.Refund{}, err
 	}
-	held, want, id := c.Held(), e.sum, c.Spec.ID
+	held, want, id := c.Position(), e.sum, c.Spec.ID
 	waits, disagrees := nothingPending(ctx, t, id), c.agrees(n, pool)
 	switch {
 	case len(e.closes) != c.Spec.Places():
@@ -236,7 +236,7 @@ func (c *StoredCampaign) agrees(n *counted, pool hongbao.Amount) error {
 	case c.Grants != n.has.Grants || c.Granted != n.has.Granted:
 		return hongbao.Errorf(hongbao.ClassTransient, "%w: grants were settled while they were counted",
 			payment.ErrSettling)
-	case c.Grants != n.grants || c.Granted != n.amount || pool != c.Held().LeftAmount:
+	case c.Grants != n.grants || c.Granted != n.amount || pool != c.Position().LeftAmount:
 		return hongbao.Errorf(hongbao.ClassBroken, "the ledger does not agree with itself: it has counted %d grants with "+
 			"amount %d, there are %d with %d, the pool has %d: run `hongbao audit --campaign %s`", c.Grants, c.Granted, n.grants,
 			n.amount, pool, c.Spec.ID)
@@ -246,15 +246,15 @@ func (c *StoredCampaign) agrees(n *counted, pool hongbao.Amount) error {
 
 // rest returns the refund of the money that was not granted. The caller sets the closes.
 func (c *StoredCampaign) rest() payment.Refund {
-	held := c.Held()
+	held := c.Position()
 	return payment.Refund{
 		Campaign: c.Spec.ID, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor, Amount: held.LeftAmount, Packets: held.Left,
 		Created: time.Now().UTC().Truncate(time.Millisecond),
 	}
 }
 
-// Held returns what the ledger has granted of a campaign, and what is left.
-func (l *Ledger) Held(ctx context.Context, campaign string) (stream.Closing, error) {
+// Position returns what the ledger has granted of a campaign, and what is left.
+func (l *Ledger) Position(ctx context.Context, campaign string) (stream.Closing, error) {
 	c, found, err := l.Campaign(ctx, campaign)
 	if err == nil && !found {
 		err = hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w; check the id", campaign, ErrNoCampaign)
@@ -262,7 +262,7 @@ func (l *Ledger) Held(ctx context.Context, campaign string) (stream.Closing, err
 	if err != nil {
 		return stream.Closing{}, err
 	}
-	return c.Held(), nil
+	return c.Position(), nil
 }
 
 // postRefund returns the statements that move the money from the pool to the sponsor and mark the campaign as refunded.

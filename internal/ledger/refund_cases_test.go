@@ -160,7 +160,7 @@ func testRefundBehindTheClose(t *testing.T, f *fixture) {
 		forge(&forged)
 		require.Equal(t, planned(4), forged.Amount)
 		f.settles(t, forged)
-		held, err := f.ledger.Held(t.Context(), id)
+		held, err := f.ledger.Position(t.Context(), id)
 		require.NoError(t, err)
 		require.Equal(t, closed.Close, held)
 		_, err = f.ledger.Refund(t.Context(), one(closed), 0)
@@ -189,7 +189,7 @@ func testRefundMissing(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	_, err = f.ledger.Refund(t.Context(), one(closed), 0)
 	require.ErrorIs(t, err, payment.ErrSettling)
-	held, err := f.ledger.Held(t.Context(), "rain")
+	held, err := f.ledger.Position(t.Context(), "rain")
 	require.NoError(t, err)
 	require.Equal(t, closeOf("rain", 10, 3).Close, held)
 	r, err := f.ledger.Refund(t.Context(), one(closed), 1)
@@ -199,7 +199,7 @@ func testRefundMissing(t *testing.T, f *fixture) {
 	f.refundedOnce(t, closeOf("rain", 10, 3))
 	f.settles(t, grant("rain", 4)) // replayed too late
 	require.Equal(t, AfterRefund, f.open(t)[0].Reason)
-	_, err = f.ledger.Held(t.Context(), "typo")
+	_, err = f.ledger.Position(t.Context(), "typo")
 	require.ErrorIs(t, err, ErrNoCampaign)
 }
 

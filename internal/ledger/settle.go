@@ -205,10 +205,10 @@ func compare(items []item, has map[packetKey]storedGrant, batch int64) (fresh, d
 	return fresh, differ, nil
 }
 
-// posting is what a batch adds to one campaign: an amount and a number of grants.
+// posting is what a batch adds to one campaign: an amount and a number of grants. highest is the highest packet.
 type posting struct {
-	amount hongbao.Amount
-	grants int64
+	amount          hongbao.Amount
+	grants, highest int64
 }
 
 // moveMoney returns the statements that move the money of the fresh grants. The rows of pools and campaigns come late,
@@ -230,10 +230,11 @@ func (l *Ledger) moveMoney(fresh []item, known map[string]knownCampaign, batch i
 	}
 	for _, id := range ids {
 		// After the refund the CHECK on granted refuses -1. So nothing is granted any more, not even a packet with amount
-		// 0.
+		// 0. It also refuses packets of a top-up that a promoted standby lacks, although the caller knows it.
+		p := campaigns[id]
 		stmts = append(stmts,
-			stmt{sql: `UPDATE campaign SET granted = CASE WHEN state = 'refunded' THEN -1 ELSE granted + $2 END,
-			grants = grants + $3 WHERE id = $1`, args: []any{id, int64(campaigns[id].amount), campaigns[id].grants}})
+			stmt{sql: `UPDATE campaign SET granted = CASE WHEN state = 'refunded' OR packets < $4 THEN -1
+			ELSE granted + $2 END, grants = grants + $3 WHERE id = $1`, args: []any{id, int64(p.amount), p.grants, p.highest}})
 	}
 	// The transfers come after the rows that they refer to are locked for writing. For a foreign key MySQL takes a shared
 	// lock, and two batches with a shared lock would deadlock when they update the row.
@@ -259,7 +260,7 @@ func add(fresh []item, known map[string]knownCampaign) (map[string]posting, []cr
 	for _, it := range fresh {
 		g := it.grant
 		p := campaigns[g.Campaign]
-		p.amount, p.grants = p.amount+g.Amount, p.grants+1
+		p.amount, p.grants, p.highest = p.amount+g.Amount, p.grants+1, max(p.highest, g.Packet)
 		if p.amount > hongbao.MaxAmount {
 			return nil, nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: the batch is above %d", errOverdraw, hongbao.MaxAmount)
 		}

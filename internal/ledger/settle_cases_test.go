@@ -200,7 +200,7 @@ func testPlanFails(t *testing.T, f *fixture) {
 	require.Len(t, errs, 3)
 	require.NoError(t, errs[0])
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[1]))
-	require.True(t, hongbao.IsHeld(errs[2]))
+	require.True(t, hongbao.IsWaiting(errs[2]))
 	f.holds(t, "rain", grantsOf("rain", 1, 1))
 	require.Empty(t, f.open(t))
 
@@ -336,7 +336,7 @@ func testUnknownCampaignWaits(t *testing.T, f *fixture) {
 				require.NoError(t, err, "the other grants are settled")
 				continue
 			}
-			require.True(t, hongbao.IsHeld(err), "%v", err)
+			require.True(t, hongbao.IsWaiting(err), "%v", err)
 			require.ErrorIs(t, err, ErrNoCampaign)
 			require.NotSame(t, errs[(i+1)%3], err, "a shared error would count as a failure of the batch")
 		}
@@ -370,7 +370,7 @@ func testPutAside(t *testing.T, f *fixture) {
 	for range 2 {
 		errs := f.PutAside(t.Context(), grants)
 		require.Equal(t, []error{nil, nil}, errs[:2])
-		require.True(t, hongbao.IsHeld(errs[2]), "%v", errs[2])
+		require.True(t, hongbao.IsWaiting(errs[2]), "%v", errs[2])
 		require.ErrorIs(t, errs[2], ErrNoCampaign)
 		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[3]), "%v", errs[3])
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[4]), "it is malformed: %v", errs[4])

@@ -201,7 +201,7 @@ func (s *Settler) lookUp(
 		"right ledger, and not an older copy? `hongbao quarantine campaign` sends them to quarantine if the campaign will "+
 		"never be there")
 	// Each grant gets its own error, since a shared one would count as a failure of the whole batch.
-	return k, "", hongbao.Heldf("grant %s waits: %w, so its amount can't be checked. Point ledger.dsn to the right "+
+	return k, "", hongbao.Waitingf("grant %s waits: %w, so its amount can't be checked. Point ledger.dsn to the right "+
 		"ledger, or restore the one that has campaign %s; if there is none, `hongbao quarantine campaign %s` sends its "+
 		"grants to quarantine", g.EventID(), ErrNoCampaign, g.Campaign, g.Campaign)
 }
@@ -237,7 +237,7 @@ func (k knownCampaign) ask(ctx context.Context, plan PlanSource, g *hongbao.Gran
 		return 0, fmt.Errorf("ask the plan of campaign %s for packet %d: %w", g.Campaign, g.Packet, err)
 	}
 	if !ok {
-		return 0, hongbao.Heldf("grant %s waits: %w, packet %d of campaign %s. Make plans with all top-ups: see package "+
+		return 0, hongbao.Waitingf("grant %s waits: %w, packet %d of campaign %s. Make plans with all top-ups: see package "+
 			"settlement, Ledger.Plan", g.EventID(), errIncompletePlan, g.Packet, g.Campaign)
 	}
 	return amount, nil
@@ -261,6 +261,8 @@ func (c *StoredCampaign) refuses(g *hongbao.Grant) Reason {
 	switch {
 	case c.State == StateRefunded:
 		return AfterRefund
+	case g.Packet > c.Packets:
+		return PacketNotPlanned
 	case g.Amount > c.Funded-c.Granted-c.Refunded:
 		return OverFunded
 	}
@@ -310,6 +312,7 @@ func (s *Settler) settle(ctx context.Context, items []item, known map[string]kno
 		if errs[it.index] = err; err != nil {
 			return nil
 		}
+		s.config.Ledger.known.forget(it.grant.Campaign)
 		if it.reason = c.refuses(it.grant); it.reason == "" { // topped up meanwhile, or the pool was changed by hand
 			it.reason = OverFunded
 		}

@@ -119,6 +119,31 @@ func (f *fixture) unfinished(t *testing.T, topUps, credits int64) Unfinished {
 }
 
 // A refused order changes nothing.
+// A standby without the last commits takes the ledger's place, and lacks a top-up that this process knows. Its packets
+// go to quarantine, and the campaign's own packets are paid from the pool.
+func testTopUpLostByAPromotion(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.tops(t, added("rain", 2, 10, 5))
+	_, found, err := f.ledger.lookUp(t.Context(), "rain", 15)
+	require.NoError(t, err)
+	require.True(t, found)
+	more := int64(fundedFor(15) - fundedFor(10))
+	f.tamper(t, stmt{sql: `DELETE FROM generation`}, stmt{sql: `DELETE FROM transfer WHERE id = 'funding:rain:2'`},
+		stmt{sql: `UPDATE campaign SET packets = 10, funded = funded - $1`, args: []any{more}},
+		stmt{sql: moveMoney, args: []any{PoolAccount("rain"), -more}},
+		stmt{sql: moveMoney, args: []any{SponsorAccount("acme", testCurrency), more}})
+	own := grantsOf("rain", 1, 10)
+	f.settles(t, append(grantsOf("rain", 11, 15), own[:4]...)...)
+	f.settles(t, own...)
+	f.holds(t, "rain", own)
+	for _, q := range f.open(t) {
+		require.Equal(t, PacketNotPlanned, q.Reason)
+		require.Greater(t, q.Grant.Packet, int64(10))
+	}
+	require.Len(t, f.open(t), 5)
+	require.Zero(t, f.balance(t, PoolAccount("rain")))
+}
+
 func testTopUpRefused(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.tops(t, added("rain", 2, 10, 5))
@@ -300,7 +325,7 @@ func testRefundAdded(t *testing.T, f *fixture) {
 	f.settles(t, grantsOf("rain", 1, 12)...)
 	_, err := f.ledger.Refund(t.Context(), []stream.Entry{closeOf("rain", 10, 10)}, 0)
 	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "the close does not count the added packets: %v", err)
-	held, err := f.ledger.Held(t.Context(), "rain")
+	held, err := f.ledger.Position(t.Context(), "rain")
 	require.NoError(t, err)
 	require.EqualValues(t, 3, held.Left)
 	sums, err := f.ledger.Day(t.Context(), Day{"rain", time.UnixMilli(0), time.Now().Add(time.Hour)},

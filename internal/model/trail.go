@@ -16,11 +16,11 @@ type Trails struct {
 type Trail struct {
 	Packet       int64
 	User, Amount string
-	Stations     []Station
+	Stations     []StoreView
 }
 
-// Station is one of the places where a grant should be, such as Redis or the ledger.
-type Station struct {
+// StoreView is one of the places where a grant should be, such as Redis or the ledger.
+type StoreView struct {
 	Name string
 	// Present says whether the grant is in this place. If not, Text says why, or what is missing.
 	Present bool

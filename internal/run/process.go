@@ -76,7 +76,7 @@ func version() string {
 // ops returns the process' ops listener, without profiling, which only opsPart adds.
 func (p *process) ops(ready func() error) *web.Ops {
 	listener := opsListeners(p.Config)[p.command]
-	o := &web.Ops{Knob: listener[0], Listen: listener[1], Log: p.Log(), Ready: ready}
+	o := &web.Ops{Knob: listener[0], Listen: listener[1], Opener: p.Config.Seams.Listen, Log: p.Log(), Ready: ready}
 	if p.set != nil {
 		o.Metrics = p.set.Handler()
 	}

@@ -58,7 +58,7 @@ func Serve(ctx context.Context, cfg *configs.Config, with Serving) (err error) {
 	defer func() { err = errors.Join(err, finish(ctx)) }()
 	deps := serve.Deps{Grabber: grabber, Wrap: p.watchRequests, Metrics: p.set.Handler(), Pprof: cfg.Ops.Pprof,
 		Reader: app.CampaignReader{App: p.App}, KeyFile: cfg.ServeKeyFile(),
-		Guard: with.Guard, Log: p.Log(), Connections: p.set.Connections()}
+		Guard: with.Guard, Log: p.Log(), Opener: cfg.Seams.Listen, Connections: p.set.Connections()}
 	administer := func(context.Context) error { return nil }
 	if cfg.Ledger.DSN == "" {
 		p.Log().Info("no control listener: ledger.dsn is empty, and the API keys are in the ledger")

@@ -17,7 +17,7 @@ const patience = 90 * time.Second
 // pause is no end: an earlier try that the network holds back may win after it.
 func (w *world) user(ctx context.Context, u int) {
 	r := rand.New(rand.NewPCG(w.plan.Seed, uint64(1000+u)))
-	if sleep(ctx, time.Duration(r.Int64N(int64(w.plan.Faulty*2/3)))) != nil {
+	if sleep(ctx, time.Duration(r.Int64N(int64(w.plan.spread())))) != nil {
 		return
 	}
 	for _, c := range w.plan.Campaigns {
@@ -27,6 +27,7 @@ func (w *world) user(ctx context.Context, u int) {
 		for n := range c.Hold + int64(r.IntN(2)) {
 			g := hongbao.Grab{Campaign: c.ID, User: fmt.Sprintf("u%d", u), RequestID: fmt.Sprintf("r%d-%d", u, n)}
 			w.grab(ctx, r, &g)
+			w.read(ctx, r, &g)
 		}
 	}
 	if r.IntN(20) == 0 { // a mistake
@@ -39,15 +40,11 @@ func (w *world) grab(ctx context.Context, r *rand.Rand, g *hongbao.Grab) {
 	end := epoch.Add(w.plan.Faulty + w.longest() + patience)
 	paused := !time.Now().Before(end) // their request before this one waited so long
 	for time.Now().Before(end) {
-		p, proc := w.slots[fmt.Sprintf("p%d", r.IntN(w.plan.Producers))].get()
-		if p != nil {
+		if p, dead := w.grabber(r); p != nil {
 			mine := *g
 			a, err := p.Grab(ctx, &mine)
-			w.net.mu.Lock()
-			dead := proc.dead
-			w.net.mu.Unlock()
 			switch {
-			case dead: // the program died before it could answer
+			case dead(): // the program died before it could answer
 			case err != nil:
 				w.cover.note("grab error", hongbao.ClassOf(err).String())
 				if hongbao.ClassOf(err) == hongbao.ClassPermanent {
@@ -58,6 +55,7 @@ func (w *world) grab(ctx context.Context, r *rand.Rand, g *hongbao.Grab) {
 				paused = a.Outcome == hongbao.OutcomePaused
 				if a.Outcome.Final() && !paused { // who reads that grabs pause comes again
 					w.tell(g, &a)
+					w.won(g, &a)
 					return
 				}
 			}
@@ -75,12 +73,37 @@ func (w *world) grab(ctx context.Context, r *rand.Rand, g *hongbao.Grab) {
 	w.gaveUp = append(w.gaveUp, judge.Win{Campaign: g.Campaign, User: g.User, Request: g.RequestID})
 }
 
+// grabber returns who answers a try of a user, nil for nobody, and whether they are dead by now.
+func (w *world) grabber(r *rand.Rand) (by grabber, dead func() bool) {
+	if place := w.place(r); place != "" {
+		return w.gateway.by(place), func() bool { return false }
+	}
+	p, proc := w.slots[fmt.Sprintf("p%d", r.IntN(w.plan.Producers))].get()
+	if p == nil {
+		return nil, nil
+	}
+	return p, func() bool {
+		w.net.mu.Lock()
+		defer w.net.mu.Unlock()
+		return proc.dead
+	}
+}
+
 // longest is the time of the last deed's end, after the last fault of a request.
 func (w *world) longest() (d time.Duration) {
 	for i := range w.plan.Deeds {
 		d = max(d, w.plan.Deeds[i].At+w.plan.Deeds[i].For-w.plan.Faulty)
 	}
 	return d
+}
+
+// won demands that a grab is granted by its own request.
+func (w *world) won(g *hongbao.Grab, a *hongbao.Answer) {
+	for _, x := range a.Receipts {
+		if a.Outcome == hongbao.OutcomeGranted && x.RequestID != g.RequestID {
+			w.bug("%s grabbed by %s, and was granted packet %d by %s", g.User, g.RequestID, x.Packet, x.RequestID)
+		}
+	}
 }
 
 // tell notes what a user was told.

@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -16,23 +17,34 @@ func (w *world) do(ctx context.Context, d *Deed) error {
 	case Kill, Stop, Pause, PartRedis, PartKafka:
 		return w.toProcess(ctx, d)
 	case RedisDown:
-		return w.outage(ctx, redisAddr, d.For)
+		w.net.down(redisAddr, true)
+		defer w.net.down(redisAddr, false)
+		return sleep(ctx, d.For)
 	case KafkaDown, LongKafka:
-		return w.outage(ctx, kafkaAddr, d.For)
+		w.kafkaDown(true)
+		defer w.kafkaDown(false)
+		return sleep(ctx, d.For)
 	case Forgotten:
 		w.cutBatch(ctx)
-		w.net.down(kafkaAddr, true)
-		defer w.net.down(kafkaAddr, false)
+		w.kafkaDown(true)
+		defer w.kafkaDown(false)
 		defer w.forgetProducers()
 		return sleep(ctx, d.For)
 	case LedgerPause:
-		w.slow.set(d.For, 0)
+		w.db.set(d.For, 0)
 		return sleep(ctx, d.For)
 	case SlowLedger:
-		w.slow.set(d.For, 700*time.Millisecond)
+		w.db.set(d.For, 700*time.Millisecond)
 		return sleep(ctx, d.For)
 	case SinkPause, CampaignPause, TopUp:
 		return w.byOperator(ctx, d)
+	case LedgerBack, LedgerReadOnly, EndEarly:
+		return w.onBooks(ctx, d)
+	case SinkLate, SinkAgain, Refusal, Replay, PacketTwice:
+		return w.toDelivery(ctx, d)
+	}
+	if slices.Contains(KafkaDeeds, d.What) {
+		return w.toKafka(ctx, d)
 	}
 	return w.toRedis(ctx, d)
 }
@@ -54,12 +66,14 @@ func (w *world) toProcess(ctx context.Context, d *Deed) error {
 		p.pause(d.For)
 		return sleep(ctx, d.For)
 	}
-	addr := redisAddr
+	addrs := []string{redisAddr}
 	if d.What == PartKafka {
-		addr = kafkaAddr
+		addrs = w.plan.brokers()
 	}
-	p.part(addr, true)
-	defer p.part(addr, false)
+	for _, addr := range addrs {
+		p.part(addr, true)
+		defer p.part(addr, false)
+	}
 	return sleep(ctx, d.For)
 }
 
@@ -79,12 +93,6 @@ func (w *world) clockAhead(ctx context.Context, d *Deed) error {
 		return err
 	}
 	return w.toRedis(ctx, &Deed{What: TellerDies, Who: d.Who, For: shortLag})
-}
-
-func (w *world) outage(ctx context.Context, addr string, d time.Duration) error {
-	w.net.down(addr, true)
-	defer w.net.down(addr, false)
-	return sleep(ctx, d)
 }
 
 // cutBatch waits a while for the next batch. Kafka stores it, and its answer is lost.

@@ -46,7 +46,11 @@ func Run(ctx context.Context, plan Plan, o Options) *Result {
 	plan.Campaigns = slices.Clone(plan.Campaigns)
 	w := &world{plan: plan, cover: &Coverage{}, dsn: filepath.Join(o.Dir, fmt.Sprintf("ledger-%d.db", plan.Seed)),
 		slots: map[string]*slot{}, alarms: map[string]int{}, lost: map[string]bool{}, todo: map[string]string{},
-		above: map[string]int64{}}
+		above: map[string]int64{}, sinks: []string{balanceSink, kafkaSink}}
+	if plan.has(SinkLate) {
+		w.sinks = []string{balanceSink}
+	}
+	w.db = newDatabase(w.dsn)
 	w.net = newNet(plan.Seed, plan.how(), w.cover, o.Trace)
 	r := &Result{Cover: w.cover}
 	began := time.Now()
@@ -57,7 +61,7 @@ func Run(ctx context.Context, plan Plan, o Options) *Result {
 	}
 	r.Virtual = time.Since(began)
 	_ = sleep(ctx, 30*time.Second) // go-redis and kafka-go leave dials behind, which end by their timeouts
-	for _, f := range []string{"", "-wal", "-shm"} {
+	for _, f := range []string{"", "-wal", "-shm", ".rows", ".rows-journal"} {
 		_ = os.Remove(w.dsn + f)
 	}
 	for _, bug := range w.bugs {
@@ -92,17 +96,31 @@ func (w *world) history(ctx context.Context, r *Result, plant *judge.Plant) (err
 	for i := range w.plan.Producers {
 		w.newSlot(fmt.Sprintf("p%d", i))
 	}
+	for i := range w.plan.Subscribers {
+		w.newSlot(fmt.Sprintf("s%d", i))
+	}
+	for i := range w.plan.Serves {
+		w.newSlot(fmt.Sprintf("h%d", i))
+		w.cover.note("deed", Serve)
+	}
 	for _, s := range w.slots {
 		processes.Go(func() { s.run(working) })
 	}
 	processes.Go(func() { w.person(working) })
+	if w.plan.has(TopicAgain) {
+		processes.Go(func() { w.resetter(working) })
+	}
 	w.faults(ctx)
 	w.note("no more faults; %d receipts were told, %d users gave up", len(w.told), len(w.gaveUp))
 	err = w.settle(ctx, r, plant)
 	stop()
 	processes.Wait()
+	w.gateway.client.CloseIdleConnections()
 	if err == nil && len(w.accepted) > 0 && !w.plan.needsPerson() {
 		err = fmt.Errorf("a person had to accept a loss of the shards %v, although a copy lacked the last writes only", w.accepted)
+	}
+	if err == nil {
+		err = w.falseAlarm()
 	}
 	if err == nil && len(w.gaveUp) > 0 {
 		err = fmt.Errorf("%d requests got no final answer within %s after the last fault", len(w.gaveUp), patience)
@@ -136,12 +154,12 @@ func (w *world) faults(ctx context.Context) {
 // does so again after the end of campaigns.
 func (w *world) settle(ctx context.Context, r *Result, plant *judge.Plant) error {
 	j, err := judge.Open(&judge.Stores{Dial: w.net.proc("judge").dial, Redis: redisAddr, Kafka: kafkaAddr,
-		Topic: kafkaTopic, Ledger: w.dsn, Partitions: w.plan.Shards})
+		Topic: kafkaTopic, Ledger: w.dsn, Rows: w.rows.path(), Partitions: w.plan.Shards})
 	if err != nil {
 		return err
 	}
 	defer j.Close()
-	if err := errors.Join(w.resumeAgain(ctx), w.judge(ctx, j, r)); err != nil {
+	if err := errors.Join(w.resumeAgain(ctx), w.refill(ctx), w.judge(ctx, j, r)); err != nil {
 		return err
 	}
 	if plant != nil {
@@ -155,7 +173,7 @@ func (w *world) settle(ctx context.Context, r *Result, plant *judge.Plant) error
 			return err
 		}
 	}
-	if len(w.plan.Ends) == 0 {
+	if len(w.plan.ended()) == 0 {
 		return nil
 	}
 	if err := w.end(ctx); err != nil {
@@ -183,7 +201,12 @@ func (w *world) judge(ctx context.Context, j *judge.Judge, r *Result) error {
 		case len(found.Missing) == 0 && found.Unpaid > w.named && !w.plan.hidesTellers():
 			return fmt.Errorf("%d told packets are not paid, and the accepted reports name %d", found.Unpaid, w.named)
 		case len(found.Missing) == 0:
-			return w.audit(ctx)
+			if found.NotOwed > 0 {
+				w.cover.note("delivery", lacksUnowed)
+			}
+			if err := w.audit(ctx); !errors.Is(err, errLetterWaits) || time.Now().After(end) {
+				return err
+			}
 		case time.Now().After(end):
 			return fmt.Errorf("not final after %s: %s", settleTime, some(found.Missing))
 		}
@@ -198,7 +221,8 @@ func (w *world) facts() *judge.Facts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f := &judge.Facts{Told: slices.Clone(w.told), GaveUp: slices.Clone(w.gaveUp),
-		Above: maps.Clone(w.above), Decided: w.decided}
+		Above: maps.Clone(w.above), Decided: w.decided, TopicAgain: w.plan.has(TopicAgain),
+		SinkMoves: w.plan.changesSinks(), OwedAfter: w.owedAfter, Twice: w.twice}
 	for _, c := range w.plan.Campaigns {
 		f.Campaigns = append(f.Campaigns, judge.Campaign{ID: c.ID, Packets: c.Packets, Total: c.Packets * price,
 			Hold: c.Hold, Lost: w.lost[c.ID]})
@@ -218,6 +242,12 @@ func (w *world) audit(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range report.Differences {
+		if w.aboutTwice(&report.Differences[i]) {
+			continue
+		}
+		if w.plan.has(Refusal) && report.Differences[i].Kind == audit.DeadLetter {
+			return errLetterWaits
+		}
 		if d := &report.Differences[i]; d.Campaign == "" && len(w.accepted) == 0 || d.Campaign != "" && !w.lost[d.Campaign] {
 			return fmt.Errorf("the judge agrees, and the audit says %s, found %v, for one %+v", report.Verdict, report.Found, *d)
 		}

@@ -30,7 +30,7 @@ func (s *redisServer) rewritten(c *mini.Peer, cmd string, args []string) bool {
 			s.ask(c, "XGROUP", "CREATECONSUMER", args[at], args[1], args[2])
 		}
 	case cmd == "XPENDING":
-		return s.pendingAfter(c, args)
+		return s.pending(c, args)
 	case cmd == "XINFO" && len(args) == 3 && strings.EqualFold(args[0], "CONSUMERS"):
 		return s.consumers(c, args)
 	}
@@ -53,7 +53,7 @@ func (s *redisServer) ask(c *mini.Peer, command ...string) []any {
 	return list
 }
 
-// nodeEntries is how many small entries a node of a stream has.
+// nodeEntries is how many small entries a node of a stream has, unless stream-node-max-entries is set.
 const nodeEntries = 100
 
 // trimNodes answers XTRIM with ~, which deletes whole nodes only, and no more entries than its LIMIT.
@@ -72,7 +72,7 @@ func (s *redisServer) trimNodes(c *mini.Peer, key, id string, limit []string) bo
 			whole = min(whole, most)
 		}
 	}
-	if whole -= whole % nodeEntries; whole < len(ids) {
+	if whole -= whole % s.node; whole < len(ids) {
 		id = ids[whole]
 	}
 	s.Server().Dispatch(c, []string{"XTRIM", key, "MINID", id})
@@ -113,21 +113,37 @@ func (s *redisServer) claim(c *mini.Peer, args []string) bool {
 	return true
 }
 
-// pendingAfter answers XPENDING with a first id that is left out.
-func (s *redisServer) pendingAfter(c *mini.Peer, args []string) bool {
+// pending answers XPENDING with a range. miniredis has no first id that is left out. While its clock is behind, it omits
+// entries that were delivered at a later time.
+func (s *redisServer) pending(c *mini.Peer, args []string) bool {
+	if len(args) < 5 || strings.EqualFold(args[2], "IDLE") {
+		return false
+	}
+	args = slices.Clone(args)
 	for i, arg := range args {
-		id, is := strings.CutPrefix(arg, "(")
-		if !is {
-			continue
+		if id, is := strings.CutPrefix(arg, "("); is {
+			ms, n, _ := strings.Cut(id, "-")
+			seq, _ := strconv.ParseUint(n, 10, 64)
+			args[i] = fmt.Sprintf("%s-%d", ms, seq+1)
 		}
-		ms, n, _ := strings.Cut(id, "-")
-		seq, _ := strconv.ParseUint(n, 10, 64)
-		args = slices.Clone(args)
-		args[i] = fmt.Sprintf("%s-%d", ms, seq+1)
-		s.Server().Dispatch(c, append([]string{"XPENDING"}, args...))
+	}
+	const ahead = "-1000000000" // ms
+	rows := s.ask(c, slices.Concat([]string{"XPENDING", args[0], args[1], "IDLE", ahead}, args[2:])...)
+	if len(rows) == 0 { // or an error
+		s.Server().Dispatch(c, slices.Concat([]string{"XPENDING", args[0], args[1], "IDLE", "0"}, args[2:]))
 		return true
 	}
-	return false
+	c.WriteLen(len(rows))
+	for _, row := range rows {
+		idle, _ := strconv.Atoi(textOf(row, 2))
+		times, _ := strconv.Atoi(textOf(row, 3))
+		c.WriteLen(4)
+		c.WriteBulk(textOf(row, 0))
+		c.WriteBulk(textOf(row, 1))
+		c.WriteInt(max(idle, 0))
+		c.WriteInt(times)
+	}
+	return true
 }
 
 // consumers answers XINFO CONSUMERS. miniredis has -1 as the idle time of a consumer that has only read.

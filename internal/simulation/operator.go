@@ -59,7 +59,7 @@ func (w *world) byOperator(ctx context.Context, d *Deed) error {
 		return w.resume(ctx, d)
 	case CampaignPause:
 		if err := w.persist(ctx, "campaign pause", c, func(ctx context.Context, a *app.App) error {
-			return a.Pause(ctx, c, ann.Why)
+			return w.unlessLate(c, a.Pause(ctx, c, ann.Why))
 		}); err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func (w *world) resume(ctx context.Context, d *Deed) error {
 	}
 	c := w.plan.Campaigns[0].ID
 	return w.persist(ctx, "campaign resume", c, func(ctx context.Context, a *app.App) error {
-		return a.Resume(ctx, c, ann.Why)
+		return w.unlessLate(c, a.Resume(ctx, c, ann.Why))
 	})
 }
 
@@ -114,7 +114,7 @@ func (w *world) topUp(ctx context.Context, campaign string, at time.Duration) er
 	err := w.persist(ctx, "top-up", campaign, func(ctx context.Context, a *app.App) error {
 		out, err := a.TopUp(ctx, order)
 		ordered = ordered || out != nil
-		return err
+		return w.unlessLate(campaign, err)
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -124,34 +124,27 @@ func (w *world) topUp(ctx context.Context, campaign string, at time.Duration) er
 	return err
 }
 
-// end closes and refunds the campaigns that the plan ends.
+// end closes and refunds the campaigns that the plan ends. It repeats the ends that have already happened.
 func (w *world) end(ctx context.Context) error {
-	for _, id := range w.plan.Ends {
-		err := w.persist(ctx, "campaign close "+id, id, func(ctx context.Context, a *app.App) error {
-			_, err := a.Close(ctx, id, true)
-			return err
-		})
-		if errors.Is(err, errGivenUp) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		err = w.persist(ctx, "campaign refund "+id, id, func(ctx context.Context, a *app.App) error {
-			p, err := a.EndProgress(ctx, id)
-			if err != nil {
-				return err
-			}
-			o := closing.Order{Campaign: id, Amount: p.Amount, Wait: 30 * time.Second}
-			if p.Missing != nil {
-				o.Missing = *p.Missing
-			}
-			_, err = a.Refund(ctx, o)
-			return err
-		})
-		if err != nil {
+	for _, id := range w.plan.ended() {
+		if err := w.endOne(ctx, id); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// refund returns what is left of a campaign to its sponsor. If the ledger lacks grants, it fails: nobody has decided
+// about them, unless a person has accepted a loss.
+func (w *world) refund(ctx context.Context, a *app.App, id string) error {
+	p, err := a.EndProgress(ctx, id)
+	if err != nil {
+		return err
+	}
+	o := closing.Order{Campaign: id, Amount: p.Amount, Wait: 30 * time.Second}
+	if p.Missing != nil && w.isLost(id) {
+		o.Missing = *p.Missing
+	}
+	_, err = a.Refund(ctx, o)
+	return err
 }

@@ -20,7 +20,9 @@ const thinking = 5 * time.Second
 // campaigns that it names.
 func (w *world) person(ctx context.Context) {
 	seen := 0
-	for sleep(ctx, thinking) == nil {
+	for round := 0; sleep(ctx, thinking) == nil; round++ {
+		w.decideLetters(ctx, round)
+		w.payQuarantine(ctx)
 		w.mu.Lock()
 		n, todo := w.alarms["redis_went_back"]+w.unfounded, slices.Sorted(maps.Keys(w.todo))
 		w.mu.Unlock()
@@ -65,7 +67,7 @@ func (w *world) recover(ctx context.Context, a *app.App) error {
 		if s.Digest == "" {
 			continue
 		}
-		w.note("hongbao recover: shard %d: %v", s.Shard, s.Verdict)
+		w.note("hongbao recover: shard %d: %v", s.Shard, s.ShardReport)
 		if err := sleep(ctx, thinking); err != nil {
 			return err
 		}

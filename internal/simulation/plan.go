@@ -50,6 +50,13 @@ var All = []string{Kill, Pause, PartRedis, PartKafka, RedisDown, KafkaDown, Long
 	OldFile, FirstFile, QuietStart, Full, Stop, ClockAhead, ClockBack, LedgerPause, SlowLedger, SinkPause, CampaignPause,
 	TopUp, Flushed}
 
+// families are deeds that generators of their own draw, so that a seed's other deeds stay as they were. Later has all
+// of them.
+var (
+	families = [][]string{KafkaDeeds, Books, Deliveries}
+	Later    = slices.Concat(families...)
+)
+
 // Plan is what a history has. It depends only on the seed and the deeds that are on, or comes from a file.
 type Plan struct {
 	Seed      uint64        `json:"seed"`
@@ -61,8 +68,11 @@ type Plan struct {
 	Faulty    time.Duration `json:"faulty"` // no faults after this time
 	Rates     Rates         `json:"rates"`
 	Deeds     []Deed        `json:"deeds"`
-	Ends      []string      `json:"ends"`  // campaigns that are closed and refunded once all is final
-	Holes     bool          `json:"holes"` // a person decides about withheld packets
+	Ends      []string      `json:"ends"`             // campaigns that are closed and refunded once all is final
+	Serves    int           `json:"serves,omitempty"` // processes of `hongbao serve`
+	Holes     bool          `json:"holes"`            // a person decides about withheld packets
+	// Subscribers is how many processes read the topic.
+	Subscribers int `json:"subscribers,omitempty"`
 	// Faults, if not nil, are the faults of requests. Otherwise they are drawn by the Rates.
 	Faults []Fault `json:"faults"`
 }
@@ -107,7 +117,7 @@ func PlanOf(seed uint64, size Size, on []string) Plan {
 	}
 	p.Rates = Rates{CutBefore: some(.03), CutAfter: some(.03), Swallow: some(.01), Delay: some(.05),
 		LongDelay: 300 * time.Millisecond}
-	p.drawDeeds(r, size, on)
+	p.drawDeeds(r, size, without(on, Later))
 	for _, c := range p.Campaigns {
 		if r.IntN(3) == 0 {
 			p.Ends = append(p.Ends, c.ID)
@@ -115,7 +125,28 @@ func PlanOf(seed uint64, size Size, on []string) Plan {
 	}
 	p.Holes = r.IntN(2) == 0
 	p.Campaigns[len(p.Campaigns)-1].Later = r.IntN(6) == 0
+	on = p.oneFamily(on)
+	p.drawKafka(on)
+	p.drawBooks(size, on)
+	p.drawServe(size, on)
+	p.drawDeliveries(on)
 	return p
+}
+
+// oneFamily returns the deeds that are on, with one family of later deeds at most: the judge does not know what a
+// history owes after deeds of two families.
+func (p *Plan) oneFamily(on []string) []string {
+	some := slices.DeleteFunc(slices.Clone(families), func(f []string) bool { return len(without(f, on)) == len(f) })
+	if len(some) == 0 {
+		return on
+	}
+	keep := rand.New(rand.NewPCG(p.Seed, 3)).IntN(len(some))
+	for i, f := range some {
+		if i != keep {
+			on = without(on, f)
+		}
+	}
+	return on
 }
 
 // shortLag is less than a process waits with its first answer until the replica knows it: a replica that lags for
@@ -162,7 +193,16 @@ func (p *Plan) drawDeeds(r *rand.Rand, size Size, on []string) {
 		}
 		p.Deeds = append(p.Deeds, d)
 	}
+	p.sortDeeds()
+}
+
+func (p *Plan) sortDeeds() {
 	slices.SortStableFunc(p.Deeds, func(a, b Deed) int { return int(a.At - b.At) })
+}
+
+// without returns the kinds of a list that are not in another one.
+func without(all, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(others, s) })
 }
 
 // has reports whether the plan has a deed of a kind.
@@ -170,9 +210,10 @@ func (p *Plan) has(what string) bool {
 	return slices.ContainsFunc(p.Deeds, func(d Deed) bool { return d.What == what })
 }
 
-// needsPerson reports whether the plan may lose what no process can restore, such as packets of a top-up.
+// needsPerson reports whether the plan may lose what no process can restore, such as packets of a top-up. A restore does
+// not trust a topic that is shorter than an open claim has seen it.
 func (p *Plan) needsPerson() bool {
-	return p.has(OldFile) || p.has(FirstFile) || p.has(Flushed) || p.has(ClockAhead) || p.has(TopUp)
+	return p.has(OldFile) || p.has(FirstFile) || p.has(Flushed) || p.has(ClockAhead) || p.has(TopUp) || p.has(TopicAgain)
 }
 
 // hidesTellers reports whether a process that has told users something may be unable to report it.

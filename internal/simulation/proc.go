@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/ledger"
@@ -17,6 +18,8 @@ type Proc struct {
 	dead   bool
 	paused time.Time // until then nothing arrives or leaves
 	apart  map[string]bool
+	// listens are the addresses on which others reach the process.
+	listens []string
 }
 
 func (n *Net) proc(name string) *Proc {
@@ -29,9 +32,15 @@ func (p *Proc) kill() {
 	defer p.net.mu.Unlock()
 	p.dead = true
 	for c := range p.net.conns {
-		if c.proc == p {
+		switch {
+		case c.proc == p:
 			c.reset(false)
+		case slices.Contains(p.listens, c.addr):
+			c.reset(true)
 		}
+	}
+	for _, addr := range p.listens {
+		p.net.servers[addr].down = true
 	}
 }
 
@@ -71,8 +80,13 @@ var moments = map[ledger.Moment]string{
 
 // gate is for configs.Seams. A paused process waits in it, and a dead one gets no further.
 func (p *Proc) gate(ctx context.Context, at ledger.Moment) error {
+	return p.reach(ctx, "ledger", moments[at])
+}
+
+// reach stands before or after a request to a database.
+func (p *Proc) reach(ctx context.Context, server, op string) error {
 	p.net.mu.Lock()
-	f, is := p.net.faultAt(p, "ledger", moments[at])
+	f, is := p.net.faultAt(p, server, op)
 	p.net.mu.Unlock()
 	if is && f.Kind == Delay {
 		if err := sleep(ctx, f.Delay); err != nil {

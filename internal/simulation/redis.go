@@ -25,6 +25,7 @@ type redisServer struct {
 	before   string            // master_replid2: the server that this one was promoted from
 	flagged  map[string]string // from the SHA-1 of a script with flags that this run has, to that of the text without
 	full     bool
+	node     int           // entries of a node of a stream
 	lags     bool          // the replica gets nothing, since a snapshot that will be promoted
 	file     reflect.Value // what the append-only file has; invalid if it has everything
 	endClock func()
@@ -35,7 +36,7 @@ type redisServer struct {
 const outOfMemory = "OOM command not allowed when used memory > 'maxmemory'."
 
 func newRedis(n *Net, seed uint64) (*redisServer, error) {
-	s := &redisServer{Miniredis: miniredis.NewMiniRedis(), net: n, before: "0", endClock: func() {}}
+	s := &redisServer{Miniredis: miniredis.NewMiniRedis(), net: n, before: "0", node: nodeEntries, endClock: func() {}}
 	s.ClockTTL(true)
 	s.Seed(int(seed))
 	first, err := s.Dial() // starts it without a listener

@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/run"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -25,7 +24,10 @@ type slot struct {
 
 	mu       sync.Mutex
 	proc     *Proc
+	sinks    []string           // of the process
 	producer *producer.Producer // nil of a worker, and while none lives
+	held     bool               // no process starts
+	alive    bool
 }
 
 // restartAfter is how long a place is empty after a kill.
@@ -34,15 +36,20 @@ const restartAfter = 2 * time.Second
 func (w *world) newSlot(name string) {
 	s := &slot{w: w, name: name, ended: make(chan string, 10)}
 	s.live = func(ctx context.Context, cfg *configs.Config) error { return run.Work(ctx, cfg, nil) }
-	if name[0] == 'p' {
+	switch name[0] {
+	case 'p':
 		s.live = s.produce
+	case 's':
+		s.live = s.subscribe
+	case 'h':
+		s.live = s.serve
 	}
 	w.slots[name] = s
 }
 
 // run runs one process after another until ctx ends.
 func (s *slot) run(ctx context.Context) {
-	for life := 0; ctx.Err() == nil; life++ {
+	for life := 0; s.start(ctx); life++ {
 		p := s.w.net.proc(fmt.Sprintf("%s.%d", s.name, life))
 		cfg, err := s.w.config(p)
 		if err != nil {
@@ -50,11 +57,47 @@ func (s *slot) run(ctx context.Context) {
 			return
 		}
 		s.mu.Lock()
-		s.proc = p
+		s.proc, s.sinks = p, cfg.Deployment.Sinks
 		s.mu.Unlock()
 		s.one(ctx, p, cfg)
+		s.over()
 		_ = sleep(ctx, restartAfter)
 	}
+}
+
+// start waits until a process may start. It returns false once ctx has ended.
+func (s *slot) start(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		s.alive = !s.held
+		alive := s.alive
+		s.mu.Unlock()
+		if alive {
+			return true
+		}
+		_ = sleep(ctx, 100*time.Millisecond)
+	}
+	return false
+}
+
+// over notes that the process has ended.
+func (s *slot) over() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.alive = false
+}
+
+// hold says whether the place stays empty once its process has ended.
+func (s *slot) hold(held bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = held
+}
+
+func (s *slot) lives() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.alive
 }
 
 // one runs a process until it ends, is killed, or ctx ends.
@@ -119,35 +162,4 @@ func (s *slot) get() (*producer.Producer, *Proc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.producer, s.proc
-}
-
-// sluggish makes the ledger slow for all processes.
-type sluggish struct {
-	mu    sync.Mutex
-	until time.Time
-	each  time.Duration // of a transaction; 0: none begins until then
-}
-
-func (l *sluggish) set(d, each time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.until, l.each = time.Now().Add(d), each
-}
-
-// gate is the gate of a process.
-func (l *sluggish) gate(p *Proc) ledger.Gate {
-	return func(ctx context.Context, at ledger.Moment) error {
-		l.mu.Lock()
-		wait, each := time.Until(l.until), l.each
-		l.mu.Unlock()
-		if wait > 0 && at == ledger.GateBegin {
-			if each > 0 {
-				wait = each
-			}
-			if err := sleep(ctx, wait); err != nil {
-				return err
-			}
-		}
-		return p.gate(ctx, at)
-	}
 }

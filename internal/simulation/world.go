@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"reflect"
 	"slices"
 	"strings"
@@ -33,31 +32,43 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // world is a history while it runs.
 type world struct {
-	plan  Plan
-	cover *Coverage
-	net   *Net
-	redis *redisServer
-	kafka *kfake.Cluster
-	dsn   string
-	first reflect.Value // Redis before the first event
-	slots map[string]*slot
-	slow  sluggish
+	plan    Plan
+	cover   *Coverage
+	net     *Net
+	redis   *redisServer
+	kafka   *kfake.Cluster
+	dsn     string
+	first   reflect.Value // Redis before the first event
+	slots   map[string]*slot
+	gateway *gateway
+	db      *database
+	rows    *rows // nil without subscribers
+	held    held  // mu guards it
 
 	ordering turn.Lock
+	rolling  turn.Lock // sinks come and go one after another
 
-	mu        sync.Mutex
-	told      []judge.Win
-	gaveUp    []judge.Win
-	accepted  []int             // shards whose loss a person has accepted
-	lost      map[string]bool   // campaigns with a place on such a shard
-	todo      map[string]string // what a person still has to do with campaigns
-	named     int64             // grants that the accepted reports name as lost
-	above     map[string]int64  // packets that a person has granted to "campaign user" above the limit
-	decided   bool              // a person has decided about all withheld packets
-	bugs      []string
-	notes     []string
-	alarms    map[string]int // by code
-	unfounded int            // workers that did not start because Redis has no deployment
+	mu       sync.Mutex
+	told     []judge.Win
+	gaveUp   []judge.Win
+	accepted []int             // shards whose loss a person has accepted
+	lost     map[string]bool   // campaigns with a place on such a shard
+	todo     map[string]string // what a person still has to do with campaigns
+	named    int64             // grants that the accepted reports name as lost
+	above    map[string]int64  // packets that a person has granted to "campaign user" above the limit
+	// refunded are the campaigns that a person has closed and refunded. lostRefund says that the ledger has lost a refund.
+	refunded   []string
+	lostRefund bool
+	decided    bool // a person has decided about all withheld packets
+	bugs       []string
+	notes      []string
+	alarms     map[string]int // by code
+	unfounded  int            // workers that did not start because Redis has no deployment
+
+	sinks        []string      // of processes that start now
+	owedAfter    map[int]int64 // by shard: sink kafka owes each event after this seq; nil while it is not there
+	twice        *judge.Twice  // a packet that somebody has put back
+	kafkaRefuses bool
 }
 
 func (w *world) note(format string, args ...any) {
@@ -83,7 +94,7 @@ func (w *world) config(p *Proc) (*configs.Config, error) {
 	set := map[string]string{
 		"deployment.shards": fmt.Sprint(w.plan.Shards), "redis.addrs": redisAddr, "redis.read_timeout": "900ms",
 		"redis.pool_timeout": "900ms", "ledger.driver": "sqlite", "ledger.dsn": w.dsn, "ledger.conns": "2",
-		"kafka.brokers": kafkaAddr, "kafka.topic": kafkaTopic, "kafka.partitions": fmt.Sprint(w.plan.Shards),
+		"kafka.brokers": strings.Join(w.plan.brokers(), ","), "kafka.topic": kafkaTopic, "kafka.partitions": fmt.Sprint(w.plan.Shards),
 		"consumer.lease": "3s", "consumer.poll": "300ms", "consumer.block": "300ms", "consumer.batch_grants": "500",
 		"publisher.request_timeout": "1s", "publisher.attempt_time": "2s", "publisher.max_claim_age": "2s",
 		"log.level": "info", "log.format": "json",
@@ -92,6 +103,7 @@ func (w *world) config(p *Proc) (*configs.Config, error) {
 		"work.restore_margin": "1m",
 		"unsafe.allow":        strings.Join([]string{configs.UnsafeRedis}, ","),
 	}
+	w.sinkKnobs(set)
 	var env []string
 	for k, v := range set {
 		env = append(env, "HONGBAO_"+strings.ToUpper(strings.ReplaceAll(k, ".", "_"))+"="+v)
@@ -99,7 +111,7 @@ func (w *world) config(p *Proc) (*configs.Config, error) {
 	slices.Sort(env)
 	c, err := configs.Load("", env, nil)
 	if err == nil {
-		c.Seams = configs.Seams{Dial: p.dial, Gate: w.slow.gate(p), Process: p.name, Log: &heard{w: w, process: p.name}}
+		c.Seams = configs.Seams{Dial: p.dial, Gate: w.db.gate(p), Process: p.name, Log: &heard{w: w, process: p.name}}
 	}
 	return c, err
 }
@@ -146,20 +158,20 @@ func (w *world) open(ctx context.Context) (err error) {
 	if w.redis, err = newRedis(w.net, w.plan.Seed); err != nil {
 		return err
 	}
+	if w.plan.changesSinks() {
+		w.redis.node = 5 // so that the few entries of a history are trimmed
+	}
 	settings := map[string]string{"message.max.bytes": "2000000"}
 	if w.plan.has(Forgotten) {
 		settings["producer.id.expiration.ms"] = fmt.Sprint(producerLife.Milliseconds())
 	}
-	w.kafka, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092),
-		kfake.SeedTopics(int32(w.plan.Shards), kafkaTopic),
-		kfake.BrokerConfigs(settings),
-		kfake.ListenFn(func(string, string) (net.Listener, error) {
-			l := newListener(9092)
-			w.net.serve(kafkaAddr, "kafka", func() wire { return &kafkaWire{} }, l.give)
-			return l, nil
-		}))
-	if err != nil {
-		return fmt.Errorf("start kfake: %w", err)
+	if err := w.openKafka(settings); err != nil {
+		return err
+	}
+	if w.plan.Subscribers > 0 {
+		if err := w.newRows(ctx); err != nil {
+			return err
+		}
 	}
 	return w.with(ctx, "admin", app.Needs{}, func(a *app.App) error {
 		if _, err := a.Init(ctx); err != nil {
@@ -173,8 +185,15 @@ func (w *world) open(ctx context.Context) (err error) {
 				return err
 			}
 		}
+		key := &app.NewKey{}
+		if w.plan.Serves > 0 {
+			if key, err = a.CreateKey(ctx, gatewayKey); err != nil {
+				return err
+			}
+		}
+		w.gateway = w.newGateway(key.Text)
 		w.first = snapshot(w.redis.Miniredis)
-		return nil
+		return w.prepareRefusals(ctx)
 	})
 }
 

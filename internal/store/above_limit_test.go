@@ -9,8 +9,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// A user won another packet by a retry after a loss. A person grants them the withheld packet, too, above the campaign's
-// limit. The close, and whoever reads the campaign, counts it. So does a close after another loss and its restore.
+// A user won another packet by a retry after a loss. A person grants them the withheld packet, too, above the
+// campaign's limit. The close, and whoever reads the campaign, counts it. So does a close after another loss and its
+// restore.
 func TestGrantAboveTheLimit(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]bool{"granted": false, "granted, lost and restored": true} {
@@ -34,7 +35,7 @@ func TestGrantAboveTheLimit(t *testing.T) {
 				back()
 				b.begin(t)
 				for range 2 { // a repeat counts nothing twice
-					require.NoError(t, b.k.Regrant(ctx, attempt, run(g)))
+					require.NoError(t, b.k.RestoreGrants(ctx, attempt, run(g)))
 				}
 				b.thaw(t)
 			}

@@ -39,7 +39,7 @@ func (k *Shard) Announce(ctx context.Context, a *Announcement) error {
 			a.Campaign, MaxGenerations)
 	}
 	keys := []string{k.Keys.Campaign(a.Campaign), k.Keys.StockOf(a.Campaign, a.Generation),
-		k.Keys.Sums(a.Campaign, a.Generation)}
+		k.Keys.LoadedTotals(a.Campaign, a.Generation)}
 	reply, err := k.run(ctx, announceScript, keys, []any{a.Hash, a.Generation, a.Plan, a.Packets, int64(a.Total), a.Share,
 		int64(a.ShareAmount)})
 	if err != nil {

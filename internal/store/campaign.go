@@ -42,7 +42,7 @@ type CampaignCall struct {
 func (k *Shard) CreateCampaign(ctx context.Context, c *CampaignCall) (LoadState, error) {
 	id := c.Campaign
 	keys := []string{k.Keys.Meta(), k.Keys.Campaign(id), k.Keys.Stock(id), k.Keys.Receipts(id), k.Keys.Counters(id, "c"),
-		k.Keys.Codes(id), k.Keys.Sums(id, 1), k.Keys.Filter(id)}
+		k.Keys.Codes(id), k.Keys.LoadedTotals(id, 1), k.Keys.Filter(id)}
 	args := []any{c.Hash}
 	for _, f := range c.Fields {
 		args = append(args, f)
@@ -93,7 +93,7 @@ func (k *Shard) LoadChunk(ctx context.Context, c *Chunk) (LoadState, error) {
 	}
 	args[0], args[1], args[2], args[3] = c.Hash, max(c.Generation, 1), c.Before, sum
 	keys := []string{k.Keys.Campaign(c.Campaign), k.Keys.StockOf(c.Campaign, c.Generation),
-		k.Keys.Sums(c.Campaign, c.Generation)}
+		k.Keys.LoadedTotals(c.Campaign, c.Generation)}
 	reply, err := k.run(ctx, loadScript, keys, args)
 	if err != nil {
 		return LoadState{}, err

@@ -48,7 +48,7 @@ func TestLoadChunks(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"4", "10", "0", "0"},
 		[]string{f["loaded"], f["loaded_amount"], f["granted"], f["granted_amount"]})
-	sums, err := b.rdb.LRange(ctx, b.k.Keys.Sums("rain", 1), 0, -1).Result()
+	sums, err := b.rdb.LRange(ctx, b.k.Keys.LoadedTotals("rain", 1), 0, -1).Result()
 	require.NoError(t, err)
 	require.Equal(t, []string{"2 6", "4 10"}, sums, "packets and amount of the place after each chunk")
 }

@@ -253,14 +253,14 @@ func loadCases() map[string]scriptCase {
 			grows: true,
 			keys: func(b *bundle) []string {
 				return []string{b.k.Keys.Meta(), b.k.Keys.Campaign("rain"), b.k.Keys.Stock("rain"), b.k.Keys.Receipts("rain"),
-					b.k.Keys.Counters("rain", "c"), b.k.Keys.Codes("rain"), b.k.Keys.Sums("rain", 1), b.k.Keys.Filter("rain")}
+					b.k.Keys.Counters("rain", "c"), b.k.Keys.Codes("rain"), b.k.Keys.LoadedTotals("rain", 1), b.k.Keys.Filter("rain")}
 			},
 			call: begin,
 		},
 		"load": {
 			grows: true,
 			keys: func(b *bundle) []string {
-				return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Stock("rain"), b.k.Keys.Sums("rain", 1)}
+				return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Stock("rain"), b.k.Keys.LoadedTotals("rain", 1)}
 			},
 			prep: func(t *testing.T, b *bundle) { require.NoError(t, begin(t.Context(), b)) },
 			call: chunk,
@@ -268,7 +268,7 @@ func loadCases() map[string]scriptCase {
 		"announce": {
 			grows: true,
 			keys: func(b *bundle) []string {
-				return []string{b.k.Keys.Campaign("rain"), b.k.Keys.StockOf("rain", 2), b.k.Keys.Sums("rain", 2)}
+				return []string{b.k.Keys.Campaign("rain"), b.k.Keys.StockOf("rain", 2), b.k.Keys.LoadedTotals("rain", 2)}
 			},
 			prep: func(t *testing.T, b *bundle) { b.load(t, spec("rain", 5)) },
 			call: func(ctx context.Context, b *bundle) error {
@@ -301,7 +301,7 @@ func endCases() map[string]scriptCase {
 		"close": {
 			keys: func(b *bundle) []string {
 				return []string{b.k.Keys.Meta(), b.k.Keys.Events(), b.k.Keys.Campaign("rain"), b.k.Keys.Receipts("rain"), b.k.Keys.Withheld("rain"),
-					b.k.Keys.Stock("rain"), b.k.Keys.Sums("rain", 1)}
+					b.k.Keys.Stock("rain"), b.k.Keys.LoadedTotals("rain", 1)}
 			},
 			prep: func(t *testing.T, b *bundle) {
 				b.load(t, spec("rain", 5))
@@ -323,7 +323,7 @@ func endCases() map[string]scriptCase {
 		"end_lost": {
 			keys: func(b *bundle) []string {
 				return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Refunded(), b.k.Keys.Withheld("rain"),
-					b.k.Keys.Stock("rain"), b.k.Keys.Sums("rain", 1)}
+					b.k.Keys.Stock("rain"), b.k.Keys.LoadedTotals("rain", 1)}
 			},
 			prep: func(t *testing.T, b *bundle) {
 				b.load(t, spec("rain", 5))
@@ -338,7 +338,7 @@ func endCases() map[string]scriptCase {
 			keys: func(b *bundle) []string {
 				return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Stock("rain"), b.k.Keys.Receipts("rain"), b.k.Keys.Counters("rain", "c"),
 					b.k.Keys.Codes("rain"), b.k.Keys.Refunded(), b.k.Keys.Filter("rain"), b.k.Keys.Withheld("rain"),
-					b.k.Keys.Sums("rain", 1)}
+					b.k.Keys.LoadedTotals("rain", 1)}
 			},
 			prep: func(t *testing.T, b *bundle) {
 				b.closed(t, "rain", 5, 2)
@@ -357,7 +357,7 @@ func endCases() map[string]scriptCase {
 func keepCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"resolve_letter": {
-			keys: func(b *bundle) []string { return []string{b.k.Keys.Dead("kafka"), b.k.Keys.Resolved("kafka")} },
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Dead("kafka"), b.k.Keys.ResolvedLetters("kafka")} },
 			prep: deadLetter,
 			call: func(ctx context.Context, b *bundle) error {
 				id := "1-1"
@@ -370,9 +370,9 @@ func keepCases() map[string]scriptCase {
 			},
 		},
 		"expire_letters": {
-			keys: func(b *bundle) []string { return []string{b.k.Keys.Resolved("kafka")} },
+			keys: func(b *bundle) []string { return []string{b.k.Keys.ResolvedLetters("kafka")} },
 			prep: func(t *testing.T, b *bundle) {
-				require.NoError(t, b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.k.Keys.Resolved("kafka"), ID: "5-1",
+				require.NoError(t, b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.k.Keys.ResolvedLetters("kafka"), ID: "5-1",
 					Values: []string{"letter", "4-1", "decision", store.Requeued, "by", "ann", "why", "x"}}).Err())
 			},
 			call: func(ctx context.Context, b *bundle) error {
@@ -460,7 +460,7 @@ func claimCases() map[string]scriptCase {
 			ages: true,
 			keys: func(b *bundle) []string { return []string{b.k.Keys.Rate("kafka")} },
 			call: func(ctx context.Context, b *bundle) error {
-				_, _, err := b.k.Turn(ctx, &store.RateCall{Sink: "kafka", PerSecond: 1, Grants: 60,
+				_, _, err := b.k.ReserveRate(ctx, &store.RateCall{Sink: "kafka", PerSecond: 1, Grants: 60,
 					Most: time.Hour})
 				return err
 			},
@@ -547,7 +547,7 @@ func mendCases() map[string]scriptCase {
 				if _, err := fmt.Sscan(first, &g.Packet, &g.Amount); err != nil {
 					return err
 				}
-				return b.k.Regrant(ctx, attempt, run(g))
+				return b.k.RestoreGrants(ctx, attempt, run(g))
 			},
 		},
 		"revise": {
@@ -566,7 +566,7 @@ func mendCases() map[string]scriptCase {
 			},
 			prep: func(t *testing.T, b *bundle) { b.begin(t) },
 			call: func(ctx context.Context, b *bundle) error {
-				return b.k.Mark(ctx, attempt, "kafka", "kafka", []stream.SeqRange{{First: 3, Last: 40}})
+				return b.k.SetDone(ctx, attempt, "kafka", "kafka", []stream.SeqRange{{First: 3, Last: 40}})
 			},
 		},
 	}

@@ -74,7 +74,7 @@ func parseAnswer(reply []string) (a stream.ClaimAnswer, err error) {
 		a.Fence = r.int64()
 		return a, r.done(claimScript)
 	}
-	a.Held = r.int()
+	a.LiveClaims = r.int()
 	for range r.int() {
 		a.Done = append(a.Done, stream.SeqRange{First: r.int64(), Last: r.int64()})
 	}

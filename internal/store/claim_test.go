@@ -59,7 +59,7 @@ func (m *claimModel) claim(c *store.ClaimCall) stream.ClaimAnswer {
 			a.Open = append(a.Open, o.Claim)
 			o.owner, o.over = c.Owner, over
 		default:
-			a.Held++
+			a.LiveClaims++
 		}
 	}
 	if !a.Granted() {

@@ -180,10 +180,10 @@ func TestRefundedAndRetired(t *testing.T) {
 	require.ErrorContains(t, err, "it is open, only a refunded one")
 
 	closed := b.closed(t, "rain", 5, 2)
-	held, err := b.k.UserHeld(t.Context(), "rain", "u1")
+	held, err := b.k.UserReceipts(t.Context(), "rain", "u1")
 	require.NoError(t, err)
 	require.Len(t, held.Receipts, 1)
-	none, err := b.k.UserHeld(t.Context(), "rain", "u9")
+	none, err := b.k.UserReceipts(t.Context(), "rain", "u9")
 	require.NoError(t, err)
 	require.Empty(t, none.Receipts)
 	at, err := b.k.Refunded(t.Context(), "rain")
@@ -211,14 +211,14 @@ func TestRefundedAndRetired(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, left)
 	}
-	for _, key := range []string{b.k.Keys.Campaign("rain"), b.k.Keys.Stock("rain"), b.k.Keys.Sums("rain", 1), b.k.Keys.Receipts("rain"),
+	for _, key := range []string{b.k.Keys.Campaign("rain"), b.k.Keys.Stock("rain"), b.k.Keys.LoadedTotals("rain", 1), b.k.Keys.Receipts("rain"),
 		b.k.Keys.Counters("rain", "c"),
 		b.k.Keys.Refunded()} {
 		n, err := b.rdb.Exists(t.Context(), key).Result()
 		require.NoError(t, err)
 		require.Zero(t, n, key)
 	}
-	_, err = b.k.UserHeld(t.Context(), "rain", "u1")
+	_, err = b.k.UserReceipts(t.Context(), "rain", "u1")
 	require.ErrorIs(t, err, store.ErrNotInRedis)
 }
 

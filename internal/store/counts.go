@@ -45,7 +45,7 @@ func (k *Shard) CampaignFields(ctx context.Context, campaign string) (map[string
 			n, sum, err := stocks[i].left()
 			if err != nil {
 				return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis, %s: %w", campaign,
-					k.Keys.Sums(campaign, int64(i+1)), err)
+					k.Keys.LoadedTotals(campaign, int64(i+1)), err)
 			}
 			left, amount = left+n, amount+sum
 		}
@@ -107,7 +107,7 @@ func (k *Shard) readStocks(ctx context.Context, campaign string, generations int
 		for g := int64(1); g <= generations; g++ {
 			stock := k.Keys.StockOf(campaign, g)
 			stocks = append(stocks, stockRead{p.LLen(ctx, stock), p.LRange(ctx, stock, 0, MaxChunk-1),
-				p.LRange(ctx, k.Keys.Sums(campaign, g), 0, -1)})
+				p.LRange(ctx, k.Keys.LoadedTotals(campaign, g), 0, -1)})
 		}
 		return nil
 	})

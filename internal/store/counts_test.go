@@ -48,8 +48,8 @@ func TestSumsThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for name, plant := range map[string]func(b *bundle) error{
-		"gone":           func(b *bundle) error { return b.rdb.Del(t.Context(), b.k.Keys.Sums("rain", 1)).Err() },
-		"no numbers":     func(b *bundle) error { return b.rdb.RPush(t.Context(), b.k.Keys.Sums("rain", 1), "x").Err() },
+		"gone":           func(b *bundle) error { return b.rdb.Del(t.Context(), b.k.Keys.LoadedTotals("rain", 1)).Err() },
+		"no numbers":     func(b *bundle) error { return b.rdb.RPush(t.Context(), b.k.Keys.LoadedTotals("rain", 1), "x").Err() },
 		"a longer stock": func(b *bundle) error { return b.rdb.RPush(t.Context(), b.k.Keys.Stock("rain"), "6 1", "7 1").Err() },
 		"a packet taken": func(b *bundle) error { return b.rdb.RPop(t.Context(), b.k.Keys.Stock("rain")).Err() },
 		"a receipt made": func(b *bundle) error {

@@ -39,8 +39,8 @@ const (
 // are Broken.
 var ErrNotInitialized = errors.New("it is not founded")
 
-// Mark names the deployment that owns a Redis. It never changes.
-type Mark struct {
+// Owner names the deployment that owns a Redis. It never changes.
+type Owner struct {
 	Deployment string // its id
 	// Founding is a random text that the ledger chose when the deployment was initialized. It distinguishes
 	// deployments with the same id. It is empty if there is no ledger.
@@ -49,7 +49,7 @@ type Mark struct {
 
 // ShardOwner is the record of one shard's owner in Redis.
 type ShardOwner struct {
-	Mark
+	Owner
 	Epoch int64
 	// Opened is the token of the server for which the shard was opened last.
 	Opened string
@@ -71,7 +71,7 @@ type InitializeCall struct {
 // Initialize does not notice if Redis has lost everything. Only the ledger shows that, so the caller must check the
 // ledger first.
 func (s *Store) Initialize(ctx context.Context, c InitializeCall) error {
-	m := Mark{Deployment: c.Deployment, Founding: c.Founding}
+	m := Owner{Deployment: c.Deployment, Founding: c.Founding}
 	// The prefix comes first, because its record has the number of shards. The names of the shards' keys depend on
 	// that number: with a wrong number, existing shards would seem absent.
 	if err := s.PutMark(ctx, m); err != nil {
@@ -96,13 +96,13 @@ func (s *Store) Initialize(ctx context.Context, c InitializeCall) error {
 }
 
 // PutMark records the owner of the prefix, but not of the shards.
-func (s *Store) PutMark(ctx context.Context, m Mark) error {
+func (s *Store) PutMark(ctx context.Context, m Owner) error {
 	return s.putMark(ctx, m, []string{s.Deployment()},
 		[]any{schemaField, SchemaVersion, lowestField, lowestSchema})
 }
 
 // putMark records the owner in the first key. The second key is the shard's stream; it is absent for the prefix.
-func (s *Store) putMark(ctx context.Context, m Mark, keys []string, fields []any) error {
+func (s *Store) putMark(ctx context.Context, m Owner, keys []string, fields []any) error {
 	reply, err := foundScript.runPlain(ctx, s.rdb, keys, append([]any{m.Deployment, s.Len(), m.Founding}, fields...))
 	switch {
 	case err != nil:
@@ -142,22 +142,22 @@ func (k *Shard) server(ctx context.Context) (Server, error) {
 }
 
 // ReadMark returns the owner of the prefix and the number of shards. found is false if Redis has no such record.
-func (s *Store) ReadMark(ctx context.Context) (m Mark, shards int, found bool, err error) {
+func (s *Store) ReadMark(ctx context.Context) (m Owner, shards int, found bool, err error) {
 	has, err := s.rdb.HGetAll(ctx, s.Deployment()).Result()
 	if err != nil {
-		return Mark{}, 0, false, fmt.Errorf("read %s: %w", s.Deployment(), Classify(err))
+		return Owner{}, 0, false, fmt.Errorf("read %s: %w", s.Deployment(), Classify(err))
 	}
 	if len(has) == 0 {
-		return Mark{}, 0, false, nil
+		return Owner{}, 0, false, nil
 	}
 	if err := s.checkSchema(has); err != nil {
-		return Mark{}, 0, false, err
+		return Owner{}, 0, false, err
 	}
 	shards, err = strconv.Atoi(has[shardsField])
 	if err != nil {
-		return Mark{}, 0, false, differs(s.Deployment(), shardsField, has[shardsField], strconv.Itoa(s.Len()))
+		return Owner{}, 0, false, differs(s.Deployment(), shardsField, has[shardsField], strconv.Itoa(s.Len()))
 	}
-	return Mark{Deployment: has[deploymentField], Founding: has[foundingField]}, shards, true, nil
+	return Owner{Deployment: has[deploymentField], Founding: has[foundingField]}, shards, true, nil
 }
 
 // checkSchema returns an error if this build can't use the key layout.
@@ -228,7 +228,7 @@ func (s *Store) readShards(ctx context.Context) (out []*ShardOwner, down []int, 
 			return out, []int{i}, hongbao.Errorf(hongbao.ClassBroken, "the epoch in redis key %s is %.40q, which is not a number: "+
 				"find out who can write to Redis", s.shards[i].Keys.Meta(), text(2))
 		}
-		out[i] = &ShardOwner{Mark: Mark{Deployment: text(0), Founding: text(1)}, Epoch: epoch, Opened: text(3), shards: text(4)}
+		out[i] = &ShardOwner{Owner: Owner{Deployment: text(0), Founding: text(1)}, Epoch: epoch, Opened: text(3), shards: text(4)}
 	}
 	return out, down, err
 }
@@ -237,7 +237,7 @@ func (s *Store) readShards(ctx context.Context) (out []*ShardOwner, down []int, 
 // missing. It writes nothing. The caller must compare the returned Founding with that of the ledger. If the
 // deployment is missing or incomplete, err is Broken and wraps ErrNotInitialized. If some nodes of a cluster do not
 // answer, down names their shards. The caller may continue then: only calls that need these shards fail.
-func (s *Store) Open(ctx context.Context, deployment string) (m Mark, down error, err error) { // two errors: down does not stop the caller
+func (s *Store) Open(ctx context.Context, deployment string) (m Owner, down error, err error) { // two errors: down does not stop the caller
 	m, n, found, err := s.ReadMark(ctx)
 	all, silent, failed := s.readShards(ctx)
 	_, cluster := s.rdb.(*redis.ClusterClient)
@@ -270,7 +270,7 @@ func (s *Store) Open(ctx context.Context, deployment string) (m Mark, down error
 			return m, down, hongbao.Errorf(hongbao.ClassBroken,
 				"%w to the end, or Redis has lost shard %d (redis key %s). If `hongbao init` was killed, run it again; "+
 					"else %s", ErrNotInitialized, i, key, afterLoss)
-		case has.Mark != m:
+		case has.Owner != m:
 			return m, down, differs(key, foundingField, has.Founding, m.Founding)
 		}
 	}
@@ -279,7 +279,7 @@ func (s *Store) Open(ctx context.Context, deployment string) (m Mark, down error
 
 // markOf returns the owner and the number of shards from the first shard that has a record. All shards record the
 // same.
-func (s *Store) markOf(all []*ShardOwner) (m Mark, shards int, found bool, err error) {
+func (s *Store) markOf(all []*ShardOwner) (m Owner, shards int, found bool, err error) {
 	for i, has := range all {
 		if has == nil {
 			continue
@@ -287,7 +287,7 @@ func (s *Store) markOf(all []*ShardOwner) (m Mark, shards int, found bool, err e
 		if shards, err = strconv.Atoi(has.shards); err != nil {
 			err = differs(s.shards[i].Keys.Meta(), shardsField, has.shards, strconv.Itoa(s.Len()))
 		}
-		return has.Mark, shards, true, err
+		return has.Owner, shards, true, err
 	}
 	return m, 0, false, nil
 }

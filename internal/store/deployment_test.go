@@ -68,7 +68,7 @@ func TestOpenWritesNothing(t *testing.T) {
 	before := b.dump(t)
 	m, _, err := st.Open(t.Context(), "prod")
 	require.NoError(t, err)
-	require.Equal(t, store.Mark{Deployment: "prod", Founding: "abc"}, m)
+	require.Equal(t, store.Owner{Deployment: "prod", Founding: "abc"}, m)
 	require.Equal(t, before, b.dump(t))
 
 	meta, err := rdb.HGetAll(t.Context(), b.k.Keys.Meta()).Result()

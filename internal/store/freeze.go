@@ -86,6 +86,13 @@ func (s *opening) openFor(server *Server) bool {
 // latest event that this process has seen. Freeze returns the state of the shard, frozen or open.
 func (k *Shard) Freeze(ctx context.Context) (Frozen, error) { return k.freeze(ctx, lateEvent{}, "") }
 
+// FencedAt is Freeze after the ledger has refused all epochs before this one. So it freezes a shard that another worker
+// has opened in an earlier epoch meanwhile.
+func (k *Shard) FencedAt(ctx context.Context, epoch int64) (Frozen, error) {
+	k.state.saw(epoch, 0)
+	return k.Freeze(ctx)
+}
+
 // freeze is Freeze with a late event. skipped is the field of meta in which the caller found it. late does not count if
 // the field has changed since.
 func (k *Shard) freeze(ctx context.Context, late lateEvent, skipped string) (Frozen, error) {
@@ -246,7 +253,7 @@ type Reopening struct {
 	// Was is the state in which the caller found the shard. The shard does not open if its state has changed since.
 	Was Frozen
 	// Mark is the owner of the shard. Reopen writes it if Redis has lost the shard.
-	Mark  Mark
+	Mark  Owner
 	Epoch int64 // the new epoch
 	// Last is the last skipped seq. Known is the highest known seq.
 	Last, Known int64

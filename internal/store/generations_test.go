@@ -239,7 +239,7 @@ func TestOnePlaceOfSeveral(t *testing.T) {
 
 	c := call("rain", "u1/r2", "u2/r3", "u3/r4", "u1/r1")
 	now := time.Now()
-	c.Held = [][]time.Time{nil, {now}, {now, now}, nil}
+	c.TimesElsewhere = [][]time.Time{nil, {now}, {now, now}, nil}
 	answers, err := k.Grab(t.Context(), c, nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeSoldOut, answers[0].Outcome)
@@ -250,10 +250,10 @@ func TestOnePlaceOfSeveral(t *testing.T) {
 	require.Equal(t, granted.Receipts, answers[3].Receipts)
 	require.Equal(t, 2, c.Terms.Places())
 
-	c.Held = c.Held[:1]
+	c.TimesElsewhere = c.TimesElsewhere[:1]
 	_, err = k.Grab(t.Context(), c, nil)
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
-	c.Held, c.Generation = nil, store.MaxGenerations+1
+	c.TimesElsewhere, c.Generation = nil, store.MaxGenerations+1
 	_, err = k.Grab(t.Context(), c, nil)
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 }

@@ -33,14 +33,14 @@ type GrabCall struct {
 	FactNames string
 	// Terms are the campaign's terms as Redis last returned them. Grab updates Terms. A caller that passes them to
 	// its next call saves a round trip, until a day or an hour of the limits ends.
-	Terms *Terms
+	Terms *LimitPeriods
 	Grabs []*hongbao.Grab
 	// Generation is the generation whose stock the grabs are granted from; 0 means the first. A place where that
 	// generation is not complete yet answers OutcomeRefilling.
 	Generation int64
-	// Held has, for each grab, the times of its user's receipts on other places. They count against the limits by
-	// user. It is nil if no user has receipts elsewhere.
-	Held [][]time.Time
+	// TimesElsewhere has, for each grab, the times of its user's receipts on other places. They count against the limits
+	// by user. It is nil if no user has receipts elsewhere.
+	TimesElsewhere [][]time.Time
 }
 
 // FactsError says that the call does not have the facts that the campaign's limits count by. No grab was decided.
@@ -72,9 +72,9 @@ func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answ
 		return nil, hongbao.Errorf(hongbao.ClassPermanent, "a call of grabs was refused before anything was touched: its bound "+
 			"of the backlog is %d events", call.MaxBacklog)
 	}
-	if call.Generation < 0 || call.Generation > MaxGenerations || call.Held != nil && len(call.Held) != len(call.Grabs) {
+	if call.Generation < 0 || call.Generation > MaxGenerations || call.TimesElsewhere != nil && len(call.TimesElsewhere) != len(call.Grabs) {
 		return nil, hongbao.Errorf(hongbao.ClassPermanent, "a call of %d grabs was refused before anything was touched: it "+
-			"asks for generation %d and has %d users' receipts", len(call.Grabs), call.Generation, len(call.Held))
+			"asks for generation %d and has %d users' receipts", len(call.Grabs), call.Generation, len(call.TimesElsewhere))
 	}
 	if call.Terms == nil || call.Terms.factNames != call.FactNames {
 		call.Terms = noTerms
@@ -123,7 +123,7 @@ func allFrozen(n int, answers []hongbao.Answer) []hongbao.Answer {
 
 // noteExpiring records that the counters of the current periods have an expiry. The script sets it with a grant, and
 // later calls can skip that for a minute.
-func noteExpiring(answers []hongbao.Answer, terms *Terms) {
+func noteExpiring(answers []hongbao.Answer, terms *LimitPeriods) {
 	for i := range answers {
 		a := &answers[i]
 		if a.Outcome == hongbao.OutcomeGranted && a.Receipts[0].Time.Equal(a.Time) { // a grant by this call, not a repeated one
@@ -161,7 +161,7 @@ func grabArgs(call *GrabCall, seen Sight) []any {
 	head := make([]byte, 0, 49+len(terms.byFact)*(8+n)+len(terms.texts))
 	head = append(head, byte(n), byte(terms.byUser), byte(len(terms.byFact)),
 		bit(distinct), bit(traces), bit(terms.oneEach), bit(time.Now().UnixNano() >= terms.expiring.Load()),
-		generation, bit(call.Held != nil), byte(min(max(call.MaxBacklog/lookAtBacklog, 1), 255)))
+		generation, bit(call.TimesElsewhere != nil), byte(min(max(call.MaxBacklog/lookAtBacklog, 1), 255)))
 	head = appendNumber(head, seen.Epoch, 7)
 	head = appendNumber(head, seen.Seq, 7)
 	for _, ms := range []int64{terms.from, terms.since, terms.until} {
@@ -185,7 +185,7 @@ func grabArgs(call *GrabCall, seen Sight) []any {
 			}
 		}
 	}
-	for _, times := range call.Held {
+	for _, times := range call.TimesElsewhere {
 		args = append(args, terms.sinceStart(times))
 	}
 	for i := range terms.byFact {
@@ -329,7 +329,7 @@ func (p *grabParser) answer(text string, i int) (hongbao.Answer, error) {
 	case "":
 		return a, errors.New("no such outcome")
 	case hongbao.OutcomeAlreadyGranted:
-		if text == "a" && (p.call.Held == nil || len(p.call.Held[i]) == 0) {
+		if text == "a" && (p.call.TimesElsewhere == nil || len(p.call.TimesElsewhere[i]) == 0) {
 			return a, errors.New("already granted, and no receipt")
 		}
 		fallthrough

@@ -60,7 +60,7 @@ type history struct {
 	r      *rand.Rand
 	m      *model
 	users  int
-	terms  *store.Terms // terms after the latest call
+	terms  *store.LimitPeriods // terms after the latest call
 	seen   map[hongbao.Outcome]int
 	limits map[hongbao.Limit]bool
 	name   string
@@ -185,7 +185,7 @@ func (h *history) run(t *testing.T) {
 		}
 		c := &store.GrabCall{
 			Campaign: h.m.spec.ID, MaxBacklog: h.m.maxBacklog, FactNames: strings.Join(h.m.factNames(), ","), Grabs: h.grabs(n),
-			Generation: h.m.newest - h.r.Int64N(h.m.newest+1)/2, Held: h.held(n),
+			Generation: h.m.newest - h.r.Int64N(h.m.newest+1)/2, TimesElsewhere: h.held(n),
 		}
 		if h.r.IntN(8) > 0 { // otherwise no terms, as in a producer's first call
 			c.Terms = h.terms
@@ -199,8 +199,8 @@ func (h *history) run(t *testing.T) {
 		require.WithinDuration(t, time.Now(), now, time.Minute)
 		for i, got := range answers {
 			var held []time.Time
-			if c.Held != nil {
-				held = c.Held[i]
+			if c.TimesElsewhere != nil {
+				held = c.TimesElsewhere[i]
 			}
 			want := h.m.grab(c.Grabs[i], c.Generation, held, now)
 			require.Equal(t, want, got, "%s: grab %d of %d: %+v", h.name, i, n, c.Grabs[i])

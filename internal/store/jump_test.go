@@ -20,7 +20,7 @@ func (b *bundle) jumps(t *testing.T) stream.SeqRange {
 	require.NoError(t, err)
 	last := (max(z.Seq, 0)/store.ChunkEvents+2)*store.ChunkEvents - 1
 	opened, err := b.k.Reopen(t.Context(), &store.Reopening{Was: z, Epoch: max(z.Epoch, z.Seen.Epoch) + 1, Last: last,
-		Known: z.Seq, Mark: store.Mark{Deployment: "test"}, Evidence: store.AnyEvidence})
+		Known: z.Seq, Mark: store.Owner{Deployment: "test"}, Evidence: store.AnyEvidence})
 	require.NoError(t, err)
 	require.True(t, opened)
 	return stream.SeqRange{First: max(z.Seq, 0) + 1, Last: last}
@@ -110,7 +110,7 @@ func TestUnknownSeqsAreNoBacklog(t *testing.T) {
 	b.load(t, spec("rain", 300))
 	require.Equal(t, 4, b.bounded(t, 4, 10))
 	b.begin(t)
-	require.NoError(t, b.k.Regrant(t.Context(), attempt, store.Run{Unknown: stream.SeqRange{First: 5, Last: 104}}))
+	require.NoError(t, b.k.RestoreGrants(t.Context(), attempt, store.Run{Unknown: stream.SeqRange{First: 5, Last: 104}}))
 	finished, err := b.rdb.HGet(t.Context(), b.k.Keys.Meta(), "finished").Int64()
 	require.NoError(t, err)
 	require.EqualValues(t, 100, finished)

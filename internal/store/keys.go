@@ -128,9 +128,9 @@ func (k Keys) StockOf(id string, generation int64) string {
 	return k.Stock(id) + ":" + strconv.FormatInt(generation, 10)
 }
 
-// Sums is a list that goes with the stock of a generation. Each loaded chunk adds an element "packets amount": the
-// number and the sum of all packets that were loaded at the place up to then.
-func (k Keys) Sums(id string, generation int64) string {
+// LoadedTotals is a list that goes with the stock of a generation. Each loaded chunk adds an element "packets amount":
+// the number and the sum of all packets that were loaded at the place up to then.
+func (k Keys) LoadedTotals(id string, generation int64) string {
 	return strings.Replace(k.StockOf(id, generation), ":stock", ":sums", 1)
 }
 
@@ -138,7 +138,7 @@ func (k Keys) Sums(id string, generation int64) string {
 // and so on.
 func (k Keys) Stocks(id string, generations int64) (keys []string) {
 	for g := int64(1); g <= generations; g++ {
-		keys = append(keys, k.StockOf(id, g), k.Sums(id, g))
+		keys = append(keys, k.StockOf(id, g), k.LoadedTotals(id, g))
 	}
 	return keys
 }
@@ -192,9 +192,9 @@ func (k Keys) Rate(sink string) string { return k.tag + "rate:" + sink }
 // Dead is a stream: the sink's dead letters.
 func (k Keys) Dead(sink string) string { return k.tag + "dead:" + sink }
 
-// Resolved is a stream: copies of the dead letters that an operator requeued or dropped, with the operator and the
-// reason.
-func (k Keys) Resolved(sink string) string { return k.tag + "dead:" + sink + ":log" }
+// ResolvedLetters is a stream: copies of the dead letters that an operator requeued or dropped, with the operator and
+// the reason.
+func (k Keys) ResolvedLetters(sink string) string { return k.tag + "dead:" + sink + ":log" }
 
 // Replay is a hash: what a named replay covers on the shard.
 func (k Keys) Replay(name string) string { return k.tag + "replay:" + name }
@@ -205,8 +205,8 @@ func (k Keys) Once(name, id string) string { return k.tag + "once:" + name + ":"
 // Refunded is a sorted set: the refunded campaigns that wait for the end of their grace, by the time of the refund.
 func (k Keys) Refunded() string { return k.tag + "refunded" }
 
-// Audit is a hash: the start time of the last whole audit, the number of differences that it found, how many of them are
-// dead letters, and the start time of the audit that counted the dead letters; and who began the last audit on a
+// Audit is a hash: the start time of the last whole audit, the number of differences that it found, how many of them
+// are dead letters, and the start time of the audit that counted the dead letters; and who began the last audit on a
 // server, when, and by which request. Only the first shard has it.
 func (k Keys) Audit() string { return k.tag + "audit" }
 

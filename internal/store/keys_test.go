@@ -154,7 +154,7 @@ func TestMarkOfAMetaWithoutShards(t *testing.T) {
 	t.Parallel()
 	st, err := Of(nowhere, hongbao.Space{Prefix: "hb", Shards: 2})
 	require.NoError(t, err)
-	_, _, _, err = st.markOf([]*ShardOwner{nil, {Mark: Mark{Deployment: "d"}}})
+	_, _, _, err = st.markOf([]*ShardOwner{nil, {Owner: Owner{Deployment: "d"}}})
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	require.ErrorContains(t, err, st.Shard(1).Keys.Meta()+` belongs to something else: its shards is ""`)
 }

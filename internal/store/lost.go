@@ -72,13 +72,14 @@ type Waiting struct {
 	Stream, Receipts int64
 }
 
-// Waiting counts the grants of a campaign on the shard that a group has not finished. It reads the whole stream and
-// all receipts. The shard must be open, and the campaign must not grant anything meanwhile.
-func (k *Shard) Waiting(ctx context.Context, group, campaign string) (w Waiting, err error) {
-	undone, err := k.undone(ctx, group)
+// Waiting counts the grants of a campaign on the shard that a group owes and has not finished. It reads the whole stream
+// and all receipts. The shard must be open, and the campaign must not grant anything meanwhile.
+func (k *Shard) Waiting(ctx context.Context, group, campaign string, owed stream.Owed) (w Waiting, err error) {
+	unfinished, err := k.undone(ctx, group)
 	if err != nil {
 		return w, err
 	}
+	undone := func(seq int64) bool { return owed.Owes(seq) && unfinished(seq) }
 	waits := map[int64]bool{}
 	err = k.eachEntry(ctx, func(e *stream.Entry) {
 		for i := range e.Grants {

@@ -22,7 +22,7 @@ func (b *bundle) loadInLargestChunks(t *testing.T, c hongbao.Campaign) {
 	loader, err := load.New(b.store, load.Config{Chunk: store.MaxChunk})
 	require.NoError(t, err)
 	require.NoError(t, loader.Load(t.Context(), c, plan, strings.Repeat("0", 64), nil))
-	require.EqualValues(t, 3, b.rdb.LLen(t.Context(), b.k.Keys.Sums(c.ID, 1)).Val())
+	require.EqualValues(t, 3, b.rdb.LLen(t.Context(), b.k.Keys.LoadedTotals(c.ID, 1)).Val())
 }
 
 // A campaign was loaded in the largest chunks. A restore takes packets from far behind the front, by one script or by
@@ -49,7 +49,7 @@ func TestStockIsCountedAfterARestoreFarBehindTheFront(t *testing.T) {
 					for i, p := range []store.Packet{front[0][1], last} {
 						g := hongbao.Grant{Campaign: "rain", User: fmt.Sprint("told", i), Seq: 6 + int64(i), Packet: p.Number, Amount: p.Amount,
 							Time: time.UnixMilli(1_800_000_000_000)}
-						require.NoError(t, b.k.Regrant(ctx, attempt, run(g)))
+						require.NoError(t, b.k.RestoreGrants(ctx, attempt, run(g)))
 						s.adds("regrant")
 					}
 				} else {

@@ -53,7 +53,7 @@ func TestStateDoesNotGrowWithNodeClients(t *testing.T) {
 	rdb, next := changing(t, plain.Options())
 	for range 5 {
 		next()
-		_, err := st.Over(rdb).Campaign("rain").Held(t.Context(), "u1")
+		_, err := st.Over(rdb).Campaign("rain").UserReceipts(t.Context(), "u1")
 		require.NoError(t, err)
 		require.Equal(t, 2, store.Stores(st), "one store for each of the test's two clients")
 	}

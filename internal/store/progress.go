@@ -29,8 +29,8 @@ func (k *Shard) GroupFinished(ctx context.Context, group string, seq int64) (fin
 	return finished, true, err
 }
 
-// DoneUpTo returns the highest event up to which a group has finished all events from the seq first on, by its done bits.
-// The group need not exist.
+// DoneUpTo returns the highest event up to which a group has finished all events from the seq first on, by its done
+// bits. The group need not exist.
 func (k *Shard) DoneUpTo(ctx context.Context, group string, first int64) (int64, error) {
 	head, err := k.Head(ctx)
 	for next := max(first, head.DoneFloor, 1); err == nil && next <= head.Seq; {
@@ -48,8 +48,8 @@ func (k *Shard) DoneUpTo(ctx context.Context, group string, first int64) (int64,
 	return head.Seq, err
 }
 
-// HasGroup reports whether any shard has a consumer group of that name, of Hongbao or of another program. The error says
-// which shards did not answer, if no other shard has it.
+// HasGroup reports whether any shard has a consumer group of that name, of Hongbao or of another program. The error
+// says which shards did not answer, if no other shard has it.
 func (s *Store) HasGroup(ctx context.Context, group string) (bool, error) {
 	found := make([]bool, s.Len())
 	errs := Each(s.Len(), AllAtOnce, func(i int) error {
@@ -162,10 +162,10 @@ func (k *Shard) RaiseDoneFloor(ctx context.Context, from, to int64, groups []str
 	return nil
 }
 
-// Held returns the events of a group's oldest pending entries, by entry id, for at most count entries. It omits
-// entries that are unreadable or no longer in the stream. The result is only complete for events below beyond.
+// PendingEvents returns the events of a group's oldest pending entries, by entry id, for at most count entries. It
+// omits entries that are unreadable or no longer in the stream. The result is only complete for events below beyond.
 // Entries in known, an earlier result, are not read again.
-func (k *Shard) Held(ctx context.Context, group string, count int64, known map[string]stream.SeqRange) (
+func (k *Shard) PendingEvents(ctx context.Context, group string, count int64, known map[string]stream.SeqRange) (
 	held map[string]stream.SeqRange, beyond int64, err error,
 ) {
 	rows, err := k.rdb.XPendingExt(ctx, &redis.XPendingExtArgs{Stream: k.Keys.Events(), Group: group, Start: "-", End: "+",

@@ -93,7 +93,7 @@ func TestClaimLife(t *testing.T) {
 	require.True(t, other.Granted(), "equal seqs on different shards are different events")
 	held, err := w2.Claim(ctx, 2, "c3", []stream.SeqRange{{First: 10, Last: 11}}, "")
 	require.NoError(t, err)
-	require.Equal(t, stream.ClaimAnswer{Held: 1}, held)
+	require.Equal(t, stream.ClaimAnswer{LiveClaims: 1}, held)
 
 	taken, err := w1.Claim(ctx, 2, "c3", events[:1], "") // w1 takes over its own claim, with a higher fence
 	require.NoError(t, err)

@@ -17,10 +17,10 @@ type RateCall struct {
 	Most time.Duration
 }
 
-// Turn reserves the next deliveries to a sink with a rate limit. The caller must wait for the returned time before it
-// delivers. If that time is above Most, nothing is reserved and taken is false. Workers that share a limit must ask
-// the same shard.
-func (k *Shard) Turn(ctx context.Context, c *RateCall) (taken bool, wait time.Duration, err error) {
+// ReserveRate reserves the next deliveries to a sink with a rate limit. The caller must wait for the returned time
+// before it delivers. If that time is above Most, nothing is reserved and taken is false. Workers that share a limit
+// must ask the same shard.
+func (k *Shard) ReserveRate(ctx context.Context, c *RateCall) (taken bool, wait time.Duration, err error) {
 	reply, err := k.run(ctx, rateScript, []string{k.Keys.Rate(c.Sink)}, []any{c.PerSecond, c.Grants, c.Most.Microseconds(),
 		c.Portion})
 	if err != nil {

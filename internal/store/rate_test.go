@@ -17,14 +17,14 @@ func TestTurns(t *testing.T) {
 	k := b.k
 	turnNow := func() time.Duration {
 		t.Helper()
-		taken, wait, err := k.Turn(t.Context(), &store.RateCall{Sink: "kafka", PerSecond: 10, Portion: 2, Most: time.Second})
+		taken, wait, err := k.ReserveRate(t.Context(), &store.RateCall{Sink: "kafka", PerSecond: 10, Portion: 2, Most: time.Second})
 		require.NoError(t, err)
 		require.Equal(t, wait <= time.Second, taken)
 		return wait
 	}
 	turn := func(grants int, most time.Duration) (bool, time.Duration) {
 		t.Helper()
-		taken, wait, err := k.Turn(t.Context(), &store.RateCall{Sink: "kafka", PerSecond: 10, Grants: grants, Portion: 2,
+		taken, wait, err := k.ReserveRate(t.Context(), &store.RateCall{Sink: "kafka", PerSecond: 10, Grants: grants, Portion: 2,
 			Most: most})
 		require.NoError(t, err)
 		return taken, wait

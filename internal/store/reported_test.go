@@ -55,7 +55,7 @@ func TestReceiptReadOftenIsRememberedOnce(t *testing.T) {
 		},
 		"reads": func(t *testing.T, b *bundle) {
 			t.Helper()
-			h, err := b.k.UserHeld(t.Context(), "rain", "u1")
+			h, err := b.k.UserReceipts(t.Context(), "rain", "u1")
 			require.NoError(t, err)
 			require.NoError(t, h.Report(t.Context(), "rain", "u1"))
 		},

@@ -31,7 +31,7 @@ type Resolution struct {
 // ResolveLetter moves a dead letter to the resolved ones, with the decision, in one step. It returns false if there
 // is no such letter, for example because it was already moved.
 func (k *Shard) ResolveLetter(ctx context.Context, d *Resolution) (bool, error) {
-	reply, err := k.run(ctx, resolveLetterScript, []string{k.Keys.Dead(d.Sink), k.Keys.Resolved(d.Sink)},
+	reply, err := k.run(ctx, resolveLetterScript, []string{k.Keys.Dead(d.Sink), k.Keys.ResolvedLetters(d.Sink)},
 		[]any{d.Letter, d.What, d.By, d.Why})
 	if err != nil {
 		return false, err
@@ -59,7 +59,7 @@ type ExpiredLetters struct {
 // ExpireLetters deletes old records of requeued letters. It replaces old records of dropped grants by records without
 // the user, which audits and replays need.
 func (k *Shard) ExpireLetters(ctx context.Context, o *OldLetters) (ExpiredLetters, error) {
-	reply, err := k.run(ctx, expireLettersScript, []string{k.Keys.Resolved(o.Sink)},
+	reply, err := k.run(ctx, expireLettersScript, []string{k.Keys.ResolvedLetters(o.Sink)},
 		[]any{o.Age.Milliseconds(), o.After, o.Limit})
 	if err != nil {
 		return ExpiredLetters{}, err
@@ -77,7 +77,7 @@ func (k *Shard) Letters(ctx context.Context, sink, first, last string, count int
 // ResolvedLetters returns a sink's resolved letters on a shard; see Range for first and last. Each has the fields
 // letter, decision, by, why and resolved, then the fields of the dead letter.
 func (k *Shard) ResolvedLetters(ctx context.Context, sink, first, last string, count int) ([]RawEntry, error) {
-	return rangeOf(ctx, k.rdb, k.Keys.Resolved(sink), first, last, count)
+	return rangeOf(ctx, k.rdb, k.Keys.ResolvedLetters(sink), first, last, count)
 }
 
 func rangeOf(ctx context.Context, rdb redis.UniversalClient, key, first, last string, count int) ([]RawEntry, error) {

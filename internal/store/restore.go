@@ -178,10 +178,10 @@ func (r *Run) call(k *Shard, a Attempt) (keys []string, args []any) {
 // regrantsAtOnce is how many runs one pipeline sends; together they have at most 8,192 grants.
 const regrantsAtOnce = 64
 
-// Regrant restores runs, which must be in the order of their seqs. A run that is out of order or already restored
+// RestoreGrants restores runs, which must be in the order of their seqs. A run that is out of order or already restored
 // changes nothing. The error is a Conflict if Redis refuses a grant, for example because its packet is not in the
 // stock. Then that run and all later ones change nothing.
-func (k *Shard) Regrant(ctx context.Context, a Attempt, runs ...Run) error {
+func (k *Shard) RestoreGrants(ctx context.Context, a Attempt, runs ...Run) error {
 	if len(runs) == 0 {
 		return nil
 	}
@@ -217,9 +217,9 @@ func (k *Shard) Regrant(ctx context.Context, a Attempt, runs ...Run) error {
 // markRuns is how many runs one script call marks.
 const markRuns = 500
 
-// Mark sets the done bits of events that a sink has received. It leaves out events in open claims of the sink. done is
-// the name of the bits: the sink's, or another one under which its claims keep done bits.
-func (k *Shard) Mark(ctx context.Context, a Attempt, sink, done string, events []stream.SeqRange) error {
+// SetDone sets the done bits of events that a sink has received. It leaves out events in open claims of the sink. done
+// is the name of the bits: the sink's, or another one under which its claims keep done bits.
+func (k *Shard) SetDone(ctx context.Context, a Attempt, sink, done string, events []stream.SeqRange) error {
 	for some := range slices.Chunk(events, markRuns) {
 		m := newMarks(k.Keys, done, []string{k.Keys.Meta(), k.Keys.Claims(sink)}, some)
 		args := []any{a.String()}

@@ -155,8 +155,8 @@ func (k *Shard) CreateGroup(ctx context.Context, group string) (bool, error) {
 
 // GroupBegin is where a consumer group begins to read.
 type GroupBegin struct {
-	// First is the first event that the group will get; 0 if it has read something. It does not change before: no entry is
-	// deleted that a group has not read.
+	// First is the event from which on the group will get every event; 0 if it has read something. It does not change before:
+	// no entry is deleted that a group has not read.
 	First        int64
 	Exists, Read bool
 }
@@ -177,7 +177,16 @@ func (k *Shard) GroupBegin(ctx context.Context, group string) (b GroupBegin, err
 	if b.First, err = k.seqFrom(ctx, "-"); b.First == 0 {
 		b.First = last + 1
 	}
-	return b, err
+	if err != nil {
+		return b, err
+	}
+	// Entries behind an unfinished one may be gone, although it is still the first.
+	thinned, err := k.rdb.HGet(ctx, k.Keys.Meta(), "thinned").Int64()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return b, fmt.Errorf("where group %s begins: %w", group, Classify(err))
+	}
+	b.First = max(b.First, thinned+1)
+	return b, nil
 }
 
 // Owed returns what the group owes, if this is recorded of it. Read the record after the group: a group has a record

@@ -112,7 +112,7 @@ func (s *stocked) restores(epoch int64) {
 	for i, p := range stay {
 		g := hongbao.Grant{Campaign: "rain", User: s.user(), Seq: head.Seq + 1 + int64(i), Packet: p.Number, Amount: p.Amount,
 			Time: time.UnixMilli(1_800_000_000_000)}
-		require.NoError(s.t, s.k.Regrant(ctx, a, run(g)))
+		require.NoError(s.t, s.k.RestoreGrants(ctx, a, run(g)))
 		s.adds("regrant")
 	}
 	s.thaw(s.t)
@@ -393,7 +393,7 @@ func TestRegrantOfWithheldPacketsSparesTheStock(t *testing.T) {
 				Amount: p.Amount, Time: time.UnixMilli(1_800_000_000_000)}
 		}
 		_, began := b.commandStat(t, "lpos")
-		require.NoError(t, b.k.Regrant(t.Context(), attempt, store.Run{Grants: grants, Generations: 1}))
+		require.NoError(t, b.k.RestoreGrants(t.Context(), attempt, store.Run{Grants: grants, Generations: 1}))
 		_, regranted := b.commandStat(t, "lpos")
 		least = min(least, regranted-began)
 	}

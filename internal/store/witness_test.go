@@ -101,21 +101,21 @@ func TestGrantsComeBack(t *testing.T) {
 	evidence := b.evidence(t)
 	require.Len(t, evidence, 6)
 	for _, g := range evidence { // each grant has its original time
-		require.NoError(t, b.k.Regrant(t.Context(), at, run(g)), "%+v", g)
+		require.NoError(t, b.k.RestoreGrants(t.Context(), at, run(g)), "%+v", g)
 	}
 	again, stockAgain, grantsAgain := rows()
 	require.Equal(t, receipts, again)
 	require.Equal(t, stock, stockAgain)
 	require.Equal(t, grants, grantsAgain)
-	require.NoError(t, b.k.Regrant(t.Context(), at, run(evidence[0])), "a repeat")
+	require.NoError(t, b.k.RestoreGrants(t.Context(), at, run(evidence[0])), "a repeat")
 	repeated, _, _ := rows()
 	require.Equal(t, receipts, repeated)
 	at.Epoch++
-	require.ErrorIs(t, b.k.Regrant(t.Context(), at, run(evidence[0])), store.ErrAttemptOver)
+	require.ErrorIs(t, b.k.RestoreGrants(t.Context(), at, run(evidence[0])), store.ErrAttemptOver)
 }
 
-// A grant that gets a new seq is put back after later grants. The user's receipts stay in ascending order of time, because
-// limits per day and hour look at the last ones.
+// A grant that gets a new seq is put back after later grants. The user's receipts stay in ascending order of time,
+// because limits per day and hour look at the last ones.
 func TestReceiptsStayInOrderOfTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -127,7 +127,7 @@ func TestReceiptsStayInOrderOfTime(t *testing.T) {
 	p := front[0][0]
 	earlier := hongbao.Grant{Campaign: "rain", User: "u1", RequestID: "r0", Seq: 2, Packet: p.Number, Amount: p.Amount,
 		Time: later.Time.Add(-time.Minute)}
-	require.NoError(t, b.k.Regrant(t.Context(), attempt, run(earlier)))
+	require.NoError(t, b.k.RestoreGrants(t.Context(), attempt, run(earlier)))
 	receipts, err := b.k.ReceiptsOf(t.Context(), "rain", []string{"u1"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"r0", "r1"}, []string{receipts["u1"][0].RequestID, receipts["u1"][1].RequestID})
@@ -182,7 +182,7 @@ func TestPacketsOfNobodyStay(t *testing.T) {
 		}
 		granted += int64(g.Amount)
 	}
-	require.NoError(t, b.k.Regrant(t.Context(), attempt, runs...))
+	require.NoError(t, b.k.RestoreGrants(t.Context(), attempt, runs...))
 	skipped, err := b.k.Skipped(t.Context())
 	require.NoError(t, err)
 	require.Len(t, skipped, int(lost))
@@ -212,15 +212,15 @@ func TestGrantThatCannotComeBack(t *testing.T) {
 	b.begin(t)
 	g := hongbao.Grant{Campaign: "rain", User: "u1", Seq: 1, Packet: 11, Amount: 1, Time: time.Now()}
 	before := b.dump(t)
-	err := b.k.Regrant(t.Context(), attempt, run(g))
+	err := b.k.RestoreGrants(t.Context(), attempt, run(g))
 	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "%v", err)
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "state", "closed").Err())
-	err = b.k.Regrant(t.Context(), attempt, run(g))
+	err = b.k.RestoreGrants(t.Context(), attempt, run(g))
 	require.ErrorContains(t, err, "state closed")
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "state", "open").Err())
 	require.Empty(t, differ(before, b.dump(t)))
 	g.Seq = 3
-	require.ErrorIs(t, b.k.Regrant(t.Context(), attempt, run(g)), store.ErrAttemptOver)
+	require.ErrorIs(t, b.k.RestoreGrants(t.Context(), attempt, run(g)), store.ErrAttemptOver)
 }
 
 // A process has sent its evidence to a restore attempt. Then it gets an answer of an earlier epoch, as from an old
@@ -423,7 +423,7 @@ func TestMarkLeavesClaims(t *testing.T) {
 	_, err = b.k.Claim(t.Context(), c)
 	require.NoError(t, err)
 	b.begin(t)
-	require.NoError(t, b.k.Mark(t.Context(), attempt, "kafka", "kafka", []stream.SeqRange{{First: 3, Last: 40}, {First: 50, Last: 50}}))
+	require.NoError(t, b.k.SetDone(t.Context(), attempt, "kafka", "kafka", []stream.SeqRange{{First: 3, Last: 40}, {First: 50, Last: 50}}))
 	n, err := b.rdb.BitCount(t.Context(), b.k.Keys.Done("kafka", 0), nil).Result()
 	require.NoError(t, err)
 	require.EqualValues(t, 35, n)

@@ -101,7 +101,7 @@ func (a *Authority) Identify(ctx context.Context, keyText string) (Caller, error
 	hash := Hash(secret)
 	return a.caller(ctx, func(l *list) *Key {
 		now := time.Now()
-		if k := l.keys[id]; k != nil && k.live(now) && k.hashed(hash, now) {
+		if k := l.keys[id]; k != nil && k.live(now) && k.matches(hash, now) {
 			return k
 		}
 		return nil

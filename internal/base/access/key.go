@@ -97,8 +97,8 @@ func (k *Key) End() string {
 	return k.Expires.Format(time.RFC3339)
 }
 
-// hashed reports whether hash belongs to a valid secret of the key. It takes the same time for every hash.
-func (k *Key) hashed(hash string, now time.Time) bool {
+// matches reports whether hash belongs to a valid secret of the key. It takes the same time for every hash.
+func (k *Key) matches(hash string, now time.Time) bool {
 	is := subtle.ConstantTimeCompare([]byte(hash), []byte(k.Hash))
 	was := subtle.ConstantTimeCompare([]byte(hash), []byte(k.OldHash))
 	return is == 1 || was == 1 && now.Before(k.OldUntil)

@@ -66,7 +66,7 @@ func (a *Authority) Session(ctx context.Context, id string) (Caller, error) {
 		now := time.Now()
 		s, ok := l.sessions[Hash(id)]
 		k := l.keys[s.Key]
-		if !ok || !now.Before(s.Expires) || k == nil || !k.live(now) || !k.hashed(s.SecretHash, now) {
+		if !ok || !now.Before(s.Expires) || k == nil || !k.live(now) || !k.matches(s.SecretHash, now) {
 			return nil
 		}
 		return k
@@ -77,7 +77,8 @@ func (a *Authority) Session(ctx context.Context, id string) (Caller, error) {
 // each request writes into the ledger.
 const keepEvery = 30
 
-// KeepSession notes a request of a session, which moves its end for every replica. If the ledger is down, the end stays.
+// KeepSession notes a request of a session, which moves its end for every replica. If the ledger is down, the end
+// stays.
 func (a *Authority) KeepSession(ctx context.Context, id string, times SessionTimes) error {
 	l := a.list.Load()
 	if l == nil || a.unreachable.Load() {

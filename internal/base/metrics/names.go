@@ -104,7 +104,7 @@ var (
 		Normal: "seconds ago; during a slow call up to consumer.handle_timeout ago"})
 	SinkResults = ofWork.add(Metric{Name: "hongbao_worker_attempts_total", Kind: Counter,
 		Labels: []string{"sink", "shard", "result"},
-		Help: "Number of attempts to deliver a grant to the sink, by result. done: the sink has taken it. held: another " +
+		Help: "Number of attempts to deliver a grant to the sink, by result. done: the sink has taken it. waiting: another " +
 			"worker has it. outage: the sink is down, which uses up no attempt. Other results are the class of the error.",
 		Normal: "only done grows"})
 	SinkSeconds = ofWork.add(Metric{Name: "hongbao_worker_batch_seconds", Kind: Histogram, Labels: []string{"sink"},

@@ -114,7 +114,7 @@ func TestSinksAreMeasured(t *testing.T) {
 	t.Parallel()
 	s := New("work", "v1", "rain")
 	w := s.Sinks()
-	errs := stub{nil, hongbao.Heldf("later"), hongbao.Outagef(hongbao.ClassTransient, "down"),
+	errs := stub{nil, hongbao.Waitingf("later"), hongbao.Outagef(hongbao.ClassTransient, "down"),
 		hongbao.Errorf(hongbao.ClassPermanent, "never"), errors.New("who knows")}
 	require.Equal(t, []error(errs), w.Handler("kafka", errs).Handle(t.Context(), make([]hongbao.Grant, 5)))
 	require.Nil(t, w.Handler("balance", stub(nil)).Handle(t.Context(), []hongbao.Grant{{Shard: 4}, {Shard: 4}, {Shard: 4}}))
@@ -123,7 +123,7 @@ func TestSinksAreMeasured(t *testing.T) {
 			LastSteps: []time.Time{time.UnixMilli(1_700_000_000_250), time.UnixMilli(1_700_000_001_000)}}
 	})
 	has(t, scrape(t, s), `hongbao_worker_attempts_total{result="done",shard="0",sink="kafka"} 1.0`,
-		`hongbao_worker_attempts_total{result="held",shard="0",sink="kafka"} 1.0`,
+		`hongbao_worker_attempts_total{result="waiting",shard="0",sink="kafka"} 1.0`,
 		`hongbao_worker_attempts_total{result="outage",shard="0",sink="kafka"} 1.0`,
 		`hongbao_worker_attempts_total{result="permanent",shard="0",sink="kafka"} 1.0`,
 		`hongbao_worker_attempts_total{result="unknown",shard="0",sink="kafka"} 1.0`,

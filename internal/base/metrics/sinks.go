@@ -84,7 +84,7 @@ var resultOf = map[hongbao.Class]string{
 }
 
 // allResults are the possible values of the label result.
-var allResults = append(slices.Collect(maps.Values(resultOf)), "done", "held", "outage")
+var allResults = append(slices.Collect(maps.Values(resultOf)), "done", "waiting", "outage")
 
 // measured is a handler with metrics.
 type measured struct {
@@ -121,8 +121,8 @@ func (m *measured) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 
 func result(err error) string {
 	switch {
-	case hongbao.IsHeld(err):
-		return "held"
+	case hongbao.IsWaiting(err):
+		return "waiting"
 	case hongbao.IsOutage(err):
 		return "outage"
 	}

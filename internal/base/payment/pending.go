@@ -23,8 +23,8 @@ type Pending struct {
 	Taken bool
 }
 
-// Held is a grant that the ledger already has, so no worker begins to request its credit.
-type Held struct {
+// AlreadyInLedger is a grant that the ledger already has, so no worker begins to request its credit.
+type AlreadyInLedger struct {
 	hongbao.Grant
 	// Aside says that the grant is in quarantine, and that a person has decided about it or no credit was requested for
 	// it. The caller must neither request the credit nor record it. If Aside is false, the remote has credited the

@@ -27,12 +27,14 @@ type ClaimAnswer struct {
 	// Open are unfinished claims that cover some of the requested events. The call has taken them over by raising their
 	// fences, so the caller must finish them. Each has its payload and all its events.
 	Open []Claim
-	// Held is the number of claims of live owners that cover some of the requested events. Try again later.
-	Held int
+	// LiveClaims is the number of claims of live owners that cover some of the requested events. Try again later.
+	LiveClaims int
 }
 
 // Granted reports whether the claim was granted.
-func (a *ClaimAnswer) Granted() bool { return len(a.Done) == 0 && len(a.Open) == 0 && a.Held == 0 }
+func (a *ClaimAnswer) Granted() bool {
+	return len(a.Done) == 0 && len(a.Open) == 0 && a.LiveClaims == 0
+}
 
 // ErrFenced says that another worker has taken over the claim or has finished it.
 var ErrFenced = errors.New("the claim was taken over by another worker")

@@ -134,8 +134,8 @@ func failed(span trace.Span, err error) {
 	}
 	class := hongbao.ClassOf(err).String()
 	switch {
-	case hongbao.IsHeld(err):
-		class = "held"
+	case hongbao.IsWaiting(err):
+		class = "waiting"
 	case hongbao.IsOutage(err):
 		class = "outage"
 	}

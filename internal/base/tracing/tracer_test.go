@@ -291,7 +291,7 @@ func TestFailures(t *testing.T) {
 	b := setup(Options{})
 	b.send("POST", "/v1/campaigns/down/grabs", sampling)
 	b.Called("down", 1, []string{b.grabs[0].Trace}, time.Second, hongbao.Outagef(hongbao.ClassUnknown, "Redis is down"))
-	for _, err := range []error{hongbao.Heldf("another has it"), errors.New("who knows")} {
+	for _, err := range []error{hongbao.Waitingf("another has it"), errors.New("who knows")} {
 		b.Sink("kafka", "grants", hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return []error{err} })).
 			Handle(t.Context(), []hongbao.Grant{{Trace: sampling}})
 	}

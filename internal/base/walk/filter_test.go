@@ -15,18 +15,18 @@ import (
 
 // learn processes a script's answer as a producer does: it updates the producer's knowledge of the winners. If all
 // packets are gone and the user is certainly not among the winners, it ends the walk.
-func (w *world) learn(a *agent, g *hongbao.Grab, verdict walk.Verdict, outcome hongbao.Outcome, terms *store.Terms,
-	asked time.Time) walk.Verdict {
+func (w *world) learn(a *agent, g *hongbao.Grab, step walk.NextStep, outcome hongbao.Outcome, terms *store.LimitPeriods,
+	asked time.Time) walk.NextStep {
 	said := winners.PlaceAnswer{Outcome: outcome, Asked: asked}
 	if outcome == hongbao.OutcomeSoldOut || outcome == hongbao.OutcomeLimitReached {
 		said.Revision, said.Generation = terms.Revision(), terms.Generation()
 	}
 	a.known.Answered(a.memory, &said, w.now)
 	if outcome != hongbao.OutcomeSoldOut {
-		return verdict
+		return step
 	}
 	revision := said.Revision
-	if verdict == walk.Onward && a.known.CertainlySoldOut(g.User, w.now) {
+	if step == walk.Onward && a.known.CertainlySoldOut(g.User, w.now) {
 		w.known++
 		return walk.Answered
 	}
@@ -46,7 +46,7 @@ func (w *world) learn(a *agent, g *hongbao.Grab, verdict walk.Verdict, outcome h
 			return func() error { return err }
 		})
 	}
-	return verdict
+	return step
 }
 
 // fetchFilter fetches the filter of the winners for a producer. If there is no filter yet, fetchFilter builds one, as a

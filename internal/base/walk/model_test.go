@@ -60,7 +60,7 @@ type world struct {
 type agent struct {
 	course *walk.Course
 	memory *walk.Memory
-	terms  []*store.Terms
+	terms  []*store.LimitPeriods
 	known  winners.SoldOutCache
 	looks  bool // a task is fetching the filter
 }
@@ -169,7 +169,7 @@ func (w *world) spec(places int) {
 func (w *world) newAgent() *agent {
 	return &agent{
 		course: walk.NewCourse(w.c.ID, len(w.places), w.c.UserHold()), memory: walk.NewMemory(len(w.places)),
-		terms: make([]*store.Terms, len(w.places)),
+		terms: make([]*store.LimitPeriods, len(w.places)),
 	}
 }
 
@@ -203,13 +203,13 @@ func (w *world) grab(a *agent, g *hongbao.Grab) {
 			k.Renew()
 		}
 		for {
-			answer, verdict, err := w.step(ctx, a, &k, g)
+			answer, step, err := w.step(ctx, a, &k, g)
 			switch {
 			case errors.Is(err, errStopped):
 				return nil
-			case err == nil && verdict == walk.Answered:
+			case err == nil && step == walk.Answered:
 				return func() error { return w.judge(g, &answer, began, before) }
-			case err == nil && verdict == walk.Undecided && w.rng.IntN(20) == 0, err != nil && w.rng.IntN(20) == 0:
+			case err == nil && step == walk.Undecided && w.rng.IntN(20) == 0, err != nil && w.rng.IntN(20) == 0:
 				return nil // the user gives up without a result
 			}
 		}
@@ -217,7 +217,7 @@ func (w *world) grab(a *agent, g *hongbao.Grab) {
 }
 
 // step makes the next call of the walk, as the producer does. w.bug may plant a bug in it.
-func (w *world) step(ctx context.Context, a *agent, k *walk.Walk, g *hongbao.Grab) (hongbao.Answer, walk.Verdict,
+func (w *world) step(ctx context.Context, a *agent, k *walk.Walk, g *hongbao.Grab) (hongbao.Answer, walk.NextStep,
 	error) {
 	asked := w.now
 	if w.bug == "an ended lease" {
@@ -238,14 +238,14 @@ func (w *world) step(ctx context.Context, a *agent, k *walk.Walk, g *hongbao.Gra
 		if w.bug == "an ended lease" {
 			now = time.Time{}
 		}
-		verdict := k.Read(a.memory, now, &answers[0])
-		return answers[0], verdict, nil
+		step := k.Read(a.memory, now, &answers[0])
+		return answers[0], step, nil
 	}
 	call := &store.GrabCall{
 		Campaign: w.c.ID, MaxBacklog: 1e9, Terms: a.terms[ask.Place], Grabs: []*hongbao.Grab{g}, Generation: ask.Generation,
 	}
-	if held := k.Held(); len(held) > 0 && w.bug != "packets on other places" {
-		call.Held = [][]time.Time{held}
+	if held := k.PassedReceipts(); len(held) > 0 && w.bug != "packets on other places" {
+		call.TimesElsewhere = [][]time.Time{held}
 	}
 	answers, err := place.Grab(ctx, call, nil)
 	a.terms[ask.Place] = call.Terms
@@ -257,14 +257,14 @@ func (w *world) step(ctx context.Context, a *agent, k *walk.Walk, g *hongbao.Gra
 		a.memory.Emptied(ask.Place, ask.Generation, asked, call.Terms.Generation())
 	}
 	outcome := answers[0].Outcome
-	verdict := k.Decided(a.memory, w.now, &answers[0])
+	step := k.Decided(a.memory, w.now, &answers[0])
 	if err == nil {
-		verdict = w.learn(a, g, verdict, outcome, call.Terms, asked)
+		step = w.learn(a, g, step, outcome, call.Terms, asked)
 	}
-	if w.bug == "receipts before a refusal" && answers[0].Outcome != hongbao.OutcomeSoldOut && verdict == walk.Onward {
-		verdict = walk.Answered
+	if w.bug == "receipts before a refusal" && answers[0].Outcome != hongbao.OutcomeSoldOut && step == walk.Onward {
+		step = walk.Answered
 	}
-	return answers[0], verdict, err
+	return answers[0], step, err
 }
 
 // judge returns an error if the answer is wrong. before is the packet that the request already had when this grab

@@ -7,13 +7,13 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Verdict says how the runner continues after an answer.
-type Verdict int
+// NextStep says how the runner continues after an answer.
+type NextStep int
 
-// The verdicts. Answered: the answer is final for the grab. Undecided: ask the same place again. Onward: ask the place
-// that Ask returns next.
+// The next steps. Answered: the answer is final for the grab. Undecided: ask the same place again. Onward: ask the
+// place that Ask returns next.
 const (
-	Answered Verdict = iota
+	Answered NextStep = iota
 	Undecided
 	Onward
 )
@@ -28,14 +28,14 @@ type Walk struct {
 	script        bool // ask the script of the current place, not only for receipts
 
 	order   []uint8 // empty until the user leaves their first place
-	held    []held
+	held    []passed
 	looked  int // index of the last place whose receipts were read after a refusal
 	refused int // index of the place that refused
 	refusal *hongbao.Answer
 }
 
-// held has the times at which the user got the packets on a place, as reported when the walk left the place.
-type held struct {
+// passed has the times at which the user got the packets on a place, as reported when the walk left the place.
+type passed struct {
 	place int
 	times []time.Time
 }
@@ -75,8 +75,8 @@ func (w *Walk) Ask(m *Memory, now time.Time) Ask {
 // Place returns the current place of the walk.
 func (w *Walk) Place() int { return w.Ask(nil, time.Time{}).Place }
 
-// Held returns when the user got the packets on other places, as each place reported when the walk left it.
-func (w *Walk) Held() []time.Time {
+// PassedReceipts returns when the user got the packets on other places, as each place reported when the walk left it.
+func (w *Walk) PassedReceipts() []time.Time {
 	var times []time.Time
 	for _, h := range w.held {
 		if h.place != w.place(w.at) {
@@ -94,8 +94,8 @@ func (w *Walk) place(at int) int {
 }
 
 // Decided processes the answer of the place's script. If the place was empty, the caller must have called Emptied
-// before. Decided may change the answer. If the verdict is Answered, the changed answer is final.
-func (w *Walk) Decided(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
+// before. Decided may change the answer. If the next step is Answered, the changed answer is final.
+func (w *Walk) Decided(m *Memory, now time.Time, a *hongbao.Answer) NextStep {
 	w.script = false
 	switch a.Outcome {
 	case hongbao.OutcomeGranted:
@@ -138,17 +138,17 @@ func (w *Walk) hold(receipts []hongbao.Receipt) {
 	if len(receipts) == 0 {
 		return // receipts never disappear, so an earlier visit cannot have found any
 	}
-	h := held{place: w.place(w.at), times: make([]time.Time, len(receipts))}
+	h := passed{place: w.place(w.at), times: make([]time.Time, len(receipts))}
 	for i := range receipts {
 		h.times[i] = receipts[i].Time
 	}
-	w.held = slices.DeleteFunc(w.held, func(o held) bool { return o.place == h.place })
+	w.held = slices.DeleteFunc(w.held, func(o passed) bool { return o.place == h.place })
 	w.held = append(w.held, h)
 }
 
 // pass leaves an empty place. At the last place of the newest generation, the answer is sold_out, if it is certain that
 // there is no newer generation.
-func (w *Walk) pass(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
+func (w *Walk) pass(m *Memory, now time.Time, a *hongbao.Answer) NextStep {
 	last := w.at == w.course.places-1
 	if last && w.generation >= m.newest {
 		if w.asked || m.Current(now) {
@@ -175,7 +175,7 @@ func (w *Walk) shuffle() {
 
 // refuse keeps a refusal and starts to read the receipts on the other places. If the user has a receipt there, the
 // answer must contain it instead.
-func (w *Walk) refuse(a *hongbao.Answer) Verdict {
+func (w *Walk) refuse(a *hongbao.Answer) NextStep {
 	if w.course.places == 1 {
 		return Answered
 	}
@@ -186,7 +186,7 @@ func (w *Walk) refuse(a *hongbao.Answer) Verdict {
 }
 
 // next moves to the next place whose receipts are still unread. After the last place, the answer is the refusal.
-func (w *Walk) next(a *hongbao.Answer) Verdict {
+func (w *Walk) next(a *hongbao.Answer) NextStep {
 	if w.looked++; w.looked == w.refused {
 		w.looked++
 	}
@@ -216,8 +216,8 @@ func Won(a *hongbao.Answer, request string) bool {
 }
 
 // Read processes the user's receipts on the place, after an Ask with Receipts. a has the receipts and no outcome. If
-// the verdict is Answered, a has become the final answer.
-func (w *Walk) Read(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
+// the next step is Answered, a has become the final answer.
+func (w *Walk) Read(m *Memory, now time.Time, a *hongbao.Answer) NextStep {
 	if a.Outcome == hongbao.OutcomeFrozen {
 		return Undecided
 	}

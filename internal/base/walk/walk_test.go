@@ -38,7 +38,7 @@ func (p *path) ask() walk.Ask {
 
 // decided passes a to the walk as the answer of the current place's script. revision is the newest generation that the
 // place has announced.
-func (p *path) decided(revision int64, a *hongbao.Answer) walk.Verdict {
+func (p *path) decided(revision int64, a *hongbao.Answer) walk.NextStep {
 	p.t.Helper()
 	ask := p.ask()
 	require.False(p.t, ask.Receipts, "it asks for receipts")
@@ -49,7 +49,7 @@ func (p *path) decided(revision int64, a *hongbao.Answer) walk.Verdict {
 }
 
 // read passes the user's receipts on the current place to the walk, which must have asked for them.
-func (p *path) read(receipts ...hongbao.Receipt) (hongbao.Answer, walk.Verdict) {
+func (p *path) read(receipts ...hongbao.Receipt) (hongbao.Answer, walk.NextStep) {
 	p.t.Helper()
 	require.True(p.t, p.ask().Receipts, "it asks for packets")
 	a := hongbao.Answer{Receipts: receipts, Time: p.now}
@@ -148,14 +148,14 @@ func TestOnePlace(t *testing.T) {
 func TestHeldGoesAlong(t *testing.T) {
 	t.Parallel()
 	p := begin(t, 2, 3)
-	require.Empty(t, p.w.Held())
+	require.Empty(t, p.w.PassedReceipts())
 	require.Equal(t, walk.Onward, p.decided(2, outcome(hongbao.OutcomeSoldOut, receipt("a", 0))))
-	require.Equal(t, []time.Time{t0}, p.w.Held())
+	require.Equal(t, []time.Time{t0}, p.w.PassedReceipts())
 	require.Equal(t, walk.Onward, p.decided(2, outcome(hongbao.OutcomeSoldOut, receipt("b", 1), receipt("c", 2))))
-	require.Equal(t, []time.Time{t0.Add(1), t0.Add(2)}, p.w.Held(), "back at the first place, in the next generation")
+	require.Equal(t, []time.Time{t0.Add(1), t0.Add(2)}, p.w.PassedReceipts(), "back at the first place, in the next generation")
 	more := outcome(hongbao.OutcomeSoldOut, receipt("a", 0), receipt("d", 3))
 	require.Equal(t, walk.Onward, p.decided(2, more))
-	require.Equal(t, []time.Time{t0, t0.Add(3)}, p.w.Held())
+	require.Equal(t, []time.Time{t0, t0.Add(3)}, p.w.PassedReceipts())
 	require.Empty(t, more.Receipts, "receipts are not part of a sold_out answer")
 }
 
@@ -263,7 +263,7 @@ func TestMemory(t *testing.T) {
 	_, v = p.read(receipt("r0", 0))
 	require.Equal(t, walk.Onward, v, "the script knows whether the user has reached a limit")
 	require.Equal(t, walk.Onward, p.decided(1, outcome(hongbao.OutcomeSoldOut, receipt("r0", 0))))
-	require.Len(t, p.w.Held(), 1)
+	require.Len(t, p.w.PassedReceipts(), 1)
 
 	next("u5")
 	_, v = p.read()

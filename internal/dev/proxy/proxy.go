@@ -121,8 +121,8 @@ func (p *Proxy) closeLinks() int {
 	return n
 }
 
-// Point directs new connections to another server and closes the existing ones, as when an address moves.
-func (p *Proxy) Point(target string) {
+// SetTarget directs new connections to another server and closes the existing ones, as when an address moves.
+func (p *Proxy) SetTarget(target string) {
 	p.mu.Lock()
 	p.target = target
 	p.mu.Unlock()

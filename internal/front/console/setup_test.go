@@ -294,7 +294,7 @@ func setup(t *testing.T, change func(*configs.Console, *Deps)) *fixture {
 	f := &fixture{fakeSource: &fakeSource{live: model.Live{Campaign: model.Campaign{ID: "rain", Name: "Spring rain", Currency: "CNY",
 		State: "open", CanPause: true, Packets: 1000, Granted: 10, Left: 990, InRedis: true}}}, keys: &keys{}}
 	f.trails.List = []model.Trail{{Packet: 3, User: "u1", Amount: "1.85 CNY",
-		Stations: []model.Station{{Name: "Receipt in Redis", Present: true, Text: "yes"},
+		Stations: []model.StoreView{{Name: "Receipt in Redis", Present: true, Text: "yes"},
 			{Name: "Row of the ledger", Text: "no"}}}}
 	f.live.Spread = []model.Bin{{Low: 1, High: 5, Granted: 10, Plan: 4711}}
 	cfg := configs.Console{Every: time.Second, Watchers: 3, SessionTime: time.Hour, IdleTime: time.Minute}

@@ -26,8 +26,8 @@ func (granter) Grab(_ context.Context, g *hongbao.Grab) (hongbao.Answer, error) 
 		Receipts: []hongbao.Receipt{{Packet: 1, Amount: 500, Seq: 1, Time: now, RequestID: g.RequestID}}}, nil
 }
 
-func (granter) Window(context.Context, string) (store.Window, error) {
-	return store.Window{Currency: "CNY", Now: time.Now()}, nil
+func (granter) Window(context.Context, string) (store.PublicView, error) {
+	return store.PublicView{Currency: "CNY", Now: time.Now()}, nil
 }
 
 func (granter) Receipts(context.Context, string, string) (model.Receipts, error) {

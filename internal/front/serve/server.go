@@ -32,7 +32,7 @@ type Grabber interface {
 // store.ErrNotInRedis for an unknown campaign.
 type Reader interface {
 	// Window returns the public state of a campaign.
-	Window(ctx context.Context, campaign string) (store.Window, error)
+	Window(ctx context.Context, campaign string) (store.PublicView, error)
 	// Receipts returns the receipts of a user.
 	Receipts(ctx context.Context, campaign, user string) (model.Receipts, error)
 }
@@ -59,6 +59,8 @@ type Deps struct {
 	// /debug/pprof.
 	Metrics http.Handler
 	Pprof   bool
+	// Opener opens the listeners.
+	Opener web.Opener
 	// Connections, if not nil, is called whenever a listener's number of open connections changes.
 	Connections func(listener string, by int)
 	Log         *zap.Logger
@@ -197,7 +199,7 @@ func (s *Server) listen(ctx context.Context) (all []listening, at Addresses, err
 			return nil
 		}
 		var l net.Listener
-		if l, err = web.Listen(ctx, address, "serve."+name); err != nil {
+		if l, err = s.deps.Opener.Listen(ctx, address, "serve."+name); err != nil {
 			return nil
 		}
 		bound := l.Addr()

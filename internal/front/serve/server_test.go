@@ -259,7 +259,7 @@ func TestCampaign(t *testing.T) {
 func TestWindowsAreRemembered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{window: store.Window{Now: decided}}
+		f := &fake{window: store.PublicView{Now: decided}}
 		v := newWindows(f)
 		for range 1_000 {
 			for _, id := range []string{"rain", "absent"} {
@@ -301,7 +301,7 @@ func TestStatusOf(t *testing.T) {
 		"frozen":                   {"frozen", time.Minute, false, "frozen"},
 		"closed before it started": {"closed", -time.Minute, false, "ended"},
 	} {
-		w := store.Window{State: c.state, From: decided, To: decided.Add(time.Hour), Now: decided.Add(c.now), SoldOut: c.sold}
+		w := store.PublicView{State: c.state, From: decided, To: decided.Add(time.Hour), Now: decided.Add(c.now), SoldOut: c.sold}
 		require.Equal(t, c.want, w.Status(), name)
 	}
 }

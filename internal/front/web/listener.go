@@ -32,8 +32,20 @@ const (
 
 // Listen opens an address. knob is the configuration key of the address.
 func Listen(ctx context.Context, address, knob string) (net.Listener, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", address)
+	return Opener(nil).Listen(ctx, address, knob)
+}
+
+// Opener opens a listener at an address. A nil Opener uses this machine's network.
+type Opener func(ctx context.Context, address string) (net.Listener, error)
+
+// Listen opens a listener as the function Listen does.
+func (o Opener) Listen(ctx context.Context, address, knob string) (l net.Listener, err error) {
+	if o != nil {
+		l, err = o(ctx, address)
+	} else {
+		var lc net.ListenConfig
+		l, err = lc.Listen(ctx, "tcp", address)
+	}
 	if err != nil {
 		return nil, &ListenError{Address: address, Knob: knob, Cause: err}
 	}

@@ -16,6 +16,7 @@ type Ops struct {
 	// Listen is the address; if it is empty, there is no listener. Knob is the configuration key of the
 	// address.
 	Listen, Knob string
+	Opener       Opener
 	// Ready returns nil if the process is ready for work, or the reason why it is not.
 	Ready   func() error
 	Metrics http.Handler
@@ -32,7 +33,7 @@ func (o *Ops) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	l, err := Listen(ctx, o.Listen, o.Knob)
+	l, err := o.Opener.Listen(ctx, o.Listen, o.Knob)
 	if err != nil {
 		return err
 	}

@@ -8,14 +8,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // claimFormat matches the text of a claim: "state lease ...", then a line with its events, then the data to push.
 var claimFormat = regexp.MustCompile(`^\d+ (\d+) [^\n]*\n([^\n]*)\n`)
 
-// readClaims counts the pushes in progress. It reports a claim whose lease is over and whose events are all finished:
-// no worker will complete it.
+// readClaims counts the pushes in progress. It reports a claim whose lease is over and whose events are all finished, if
+// the sink owes some of them: no worker will complete it.
 func (r *run) readClaims(ctx context.Context) error {
 	if r.partial() {
 		return nil
@@ -50,11 +51,17 @@ func (r *run) claim(k *sink, s *shard, id, text string, now time.Time) {
 	if parseSeq(m[1]) > now.UnixMilli() {
 		return
 	}
+	owes := false
 	for events := range strings.SplitSeq(m[2], ",") {
 		a, b, _ := strings.Cut(events, "-")
 		if k.at[s.Index()].anyUndone(parseSeq(a), parseSeq(b)) {
 			return // the events are pending, so a worker will reclaim them and complete the claim
 		}
+		not := k.owed[s.Index()].Not()
+		owes = owes || len(store.Without([]stream.SeqRange{{First: parseSeq(a), Last: parseSeq(b)}}, not)) > 0
+	}
+	if !owes { // the sink was removed before it completed the claim
+		return
 	}
 	r.found(Difference{Kind: OpenClaim, Where: s.Keys.Claims(k.group),
 		Detail: fmt.Sprintf("claim %.80q over events %.200q: its lease is over and its events are finished", id, m[2])})

@@ -104,6 +104,14 @@ var planted = map[string]struct {
 		},
 		kinds(audit.PacketTwice), "granted twice",
 	},
+	"one packet that Redis has dealt twice": { // no seq lacks its event
+		func(t *testing.T, w *world) {
+			g := w.settled("a", "u0003")
+			do(t, w.rdb.LPush(t.Context(), w.keys("a").Keys.Stock("a"), fmt.Sprintf("%d %d", g.Packet, g.Amount)))
+			w.grab(t, "a", 9000, 1)
+		},
+		kinds(audit.PacketTwice, audit.Different, audit.StreamGap), "granted twice",
+	},
 	"seqs without an event": {
 		func(t *testing.T, w *world) { do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Keys.Meta(), "seq", 3)) },
 		kinds(audit.SeqGap), "no receipt, entry, ledger or topic has seqs",
@@ -273,7 +281,7 @@ var planted = map[string]struct {
 	"a campaign that vanished": {
 		func(t *testing.T, w *world) {
 			k := w.keys("b")
-			do(t, w.rdb.Del(t.Context(), k.Keys.Campaign("b"), k.Keys.Stock("b"), k.Keys.Sums("b", 1), k.Keys.Receipts("b"),
+			do(t, w.rdb.Del(t.Context(), k.Keys.Campaign("b"), k.Keys.Stock("b"), k.Keys.LoadedTotals("b", 1), k.Keys.Receipts("b"),
 				k.Keys.Counters("b", "c")))
 		},
 		kinds(audit.CampaignMissing), "has settled 20 of its grants",

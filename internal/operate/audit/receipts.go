@@ -70,6 +70,7 @@ func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot
 	if f.has(inReceipts) {
 		if f.digest != digest { // an equal digest means that HSCAN returned the user twice
 			c.reportedPackets++
+			s.seen.add(rc.Seq) // or its seq would count as a gap
 			r.foundPacket(c, rc.Packet, f, Difference{Kind: PacketTwice, Where: "receipts",
 				Detail: fmt.Sprintf("granted twice; user %q has it with amount %d, seq %d", user, rc.Amount, rc.Seq)})
 		}

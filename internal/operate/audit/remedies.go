@@ -103,12 +103,14 @@ var remedies = []remedy{
 		false},
 	{StreamGap, "someone deleted events from the stream before a sink had finished them, or wrote events twice",
 		"deliver these seqs to every sink again, from the receipts: `hongbao replay NAME --to balance --shard N --seq " +
-			"FIRST-LAST`, and the same with `--to kafka`", true},
+			"FIRST-LAST`, and the same with `--to kafka`. Events that a sink does not owe are not reported: `hongbao status` " +
+			"names them", true},
 	{UnreadableEntry, "an entry of the stream can't be decoded",
 		"find out who writes to the stream. The workers made a dead letter of the entry: `hongbao dead list` shows " +
 			"it", false},
 	{GroupMissing, "a shard has events, but the consumer group of a sink is missing",
-		"start `hongbao work`: it creates the group, which reads from the beginning", false},
+		"start `hongbao work`: it creates the group, which reads from the oldest entry that is left. A sink that is new owes " +
+			"nothing before that entry; one whose group was lost owes what it owed before", false},
 	{MissingInTopic, "sink kafka has finished a grant, and the topic does not have it",
 		"publish these grants again with `hongbao replay NAME --to kafka --missing`. If entries were deleted before a " +
 			"worker read them, use `hongbao replay NAME --to kafka`", false},

@@ -82,7 +82,7 @@ func (c *Closer) standing(ctx context.Context, id string, places []*store.Shard,
 		if err != nil {
 			return out, err
 		}
-		out.LedgerCounts = row.Held()
+		out.LedgerCounts = row.Position()
 	}
 	return out, nil
 }

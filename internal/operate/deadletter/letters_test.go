@@ -124,7 +124,8 @@ func TestLetterHasItsCurrency(t *testing.T) {
 	require.Equal(t, 1, strings.Count(letter.Fields[1], "\n"), "the letter has only its own grant")
 }
 
-// A letter of another version has no grant, so no requeue delivers it. An audit still finds its campaign, packet and seq.
+// A letter of another version has no grant, so no requeue delivers it. An audit still finds its campaign, packet and
+// seq.
 func TestLetterOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	w := deadlettertest.Setup(t)
@@ -272,7 +273,7 @@ func TestRequeueKilled(t *testing.T) {
 	}
 	var log int64
 	for shard := range deadlettertest.Shards {
-		log += w.Redis.XLen(t.Context(), w.Store.Shard(shard).Keys.Resolved("kafka")).Val()
+		log += w.Redis.XLen(t.Context(), w.Store.Shard(shard).Keys.ResolvedLetters("kafka")).Val()
 	}
 	require.Equal(t, int64(4), log, "each letter is resolved once")
 	t.Logf("killed %d times", kills)

@@ -2,6 +2,7 @@ package recovery
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -53,9 +54,9 @@ func (f *facts) lap(step *int64) {
 	f.lapped = now
 }
 
-// wrote returns the time of the last write to the shard before it froze; the Unix epoch if it is unknown. If a lost grant
-// is earlier, Redis' clock was ahead at its last write. A grant that a later epoch put back keeps its time and says
-// nothing.
+// wrote returns the time of the last write to the shard before it froze; the Unix epoch if it is unknown. If a lost
+// grant is earlier, Redis' clock was ahead at its last write. A grant that a later epoch put back keeps its time and
+// says nothing.
 func (f *facts) wrote() time.Time {
 	at := time.UnixMilli(f.attempt.Wrote)
 	for _, g := range f.known() {
@@ -177,7 +178,7 @@ func (r *Recoverer) begin(ctx context.Context, k *store.Shard, z *store.Frozen, 
 	}
 	a := store.Attempt{Epoch: max(z.Epoch, z.Seen.Epoch, state.Epoch, has.Epoch) + 1,
 		Wrote: before.Wrote.UnixMilli(), Token: z.Token, History: z.History}
-	found := restore.Found{Seq: z.Seq, Certain: before.CertainSeq, OnePromotion: before.OnePromotion}
+	found := restore.ShardState{Seq: z.Seq, Certain: before.CertainSeq, OnePromotion: before.OnePromotion}
 	if has.Epoch > 0 { // the earlier attempt may have written events above its floor
 		found.Floors, a.Wrote = append(found.Floors, has.Floor), min(a.Wrote, has.Wrote)
 	}
@@ -196,7 +197,12 @@ func (r *Recoverer) begin(ctx context.Context, k *store.Shard, z *store.Frozen, 
 	if err != nil {
 		return a, err
 	}
-	return a, k.Begin(ctx, z, a)
+	err = k.Begin(ctx, z, a)
+	if errors.Is(err, store.ErrAttemptOver) { // if another worker has opened the shard, the ledger refuses its events
+		_, failed := k.FencedAt(ctx, a.Epoch)
+		err = errors.Join(err, failed)
+	}
+	return a, err
 }
 
 // fenceTopic fences all earlier sessions of the topic, and reads the grants in the topic. It does so once in an

@@ -26,7 +26,7 @@ func blindEpoch(epoch int64, now time.Time) int64 {
 }
 
 // Blind returns why a frozen shard can't be opened without the ledger; nil if it can be opened.
-func (v *Verdict) Blind() error {
+func (v *ShardReport) Blind() error {
 	const advice = "bring the ledger back, and run `hongbao recover` with it"
 	switch {
 	case v.Redis < 0:
@@ -41,7 +41,7 @@ func (v *Verdict) Blind() error {
 
 // openBlind opens a shard while the ledger is down. The decision waits in the shard's meta. Workers take no grants from
 // the shard until the ledger has recorded the decision.
-func (r *Recoverer) openBlind(ctx context.Context, v *Verdict, by stream.Decision) error {
+func (r *Recoverer) openBlind(ctx context.Context, v *ShardReport, by stream.Decision) error {
 	if err := v.Blind(); err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (r *Recoverer) KeepOpening(ctx context.Context, shard int) error {
 		if err != nil || z.Frozen {
 			return err // the next opening of the frozen shard records it
 		}
-		v := &Verdict{Shard: shard, Redis: z.Seq, Seen: z.Seen.Seq, SeenIn: z.Seen.Epoch, Opening: z.Epoch, Topic: -1,
+		v := &ShardReport{Shard: shard, Redis: z.Seq, Seen: z.Seen.Seq, SeenIn: z.Seen.Epoch, Opening: z.Epoch, Topic: -1,
 			Epoch: max(z.Epoch, 0), Unrecorded: list, state: z, dealt: map[string]int64{}, silent: map[int]bool{},
 			here: map[string]here{}}
 		return r.keepOpening(ctx, k, v, text)
@@ -106,7 +106,7 @@ func (r *Recoverer) KeepOpening(ctx context.Context, shard int) error {
 }
 
 // keepOpening does the work of KeepOpening for a shard that is open, under the shard's lock.
-func (r *Recoverer) keepOpening(ctx context.Context, k *store.Shard, v *Verdict, text string) error {
+func (r *Recoverer) keepOpening(ctx context.Context, k *store.Shard, v *ShardReport, text string) error {
 	if err := r.askLedger(ctx, v); err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (r *Recoverer) keepOpening(ctx context.Context, k *store.Shard, v *Verdict,
 // record adds the openings that were made without the ledger to the ledger, except those that the ledger already has.
 // from is the ledger's epoch of the shard, and record returns the epoch after it. If an opening's epoch is not above
 // the ledger's, it is recorded under the ledger's next epoch.
-func (r *Recoverer) record(ctx context.Context, v *Verdict, from int64) (int64, error) {
+func (r *Recoverer) record(ctx context.Context, v *ShardReport, from int64) (int64, error) {
 	if len(v.Unrecorded) == 0 {
 		return from, nil
 	}

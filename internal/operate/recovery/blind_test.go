@@ -20,10 +20,10 @@ import (
 func (w *world) opensBlind(t *testing.T, shard int, why string) {
 	t.Helper()
 	rec := w.recoverer(func(c *recovery.Config) { c.Ledger = nil })
-	verdicts, err := rec.Verdicts(t.Context())
+	reports, err := rec.Reports(t.Context())
 	require.NoError(t, err)
-	require.True(t, verdicts[shard].Frozen)
-	require.NoError(t, rec.Accept(t.Context(), verdicts[shard], by("ann", why)))
+	require.True(t, reports[shard].Frozen)
+	require.NoError(t, rec.Accept(t.Context(), reports[shard], by("ann", why)))
 }
 
 // newProcess replaces the world's store and recoverer with those of a new process, which has seen no event.
@@ -158,10 +158,10 @@ func TestTheLedgerKnewMore(t *testing.T) {
 			if name != "an epoch" {
 				w.staysFrozen(t)
 			}
-			verdicts, err := w.rec.Verdicts(t.Context())
+			reports, err := w.rec.Reports(t.Context())
 			require.NoError(t, err)
-			require.True(t, verdicts[0].Lost())
-			require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], by("bob", "the file is gone")))
+			require.True(t, reports[0].Lost())
+			require.NoError(t, w.rec.Accept(t.Context(), reports[0], by("bob", "the file is gone")))
 			require.NoError(t, w.shard().CheckRecorded(t.Context()))
 			redis, inLedger := w.epochs(t)
 			require.Equal(t, redis, inLedger)
@@ -192,9 +192,9 @@ func TestALossNeedsTheLedger(t *testing.T) {
 			w.restart(t, "")
 			lose(t, w)
 			rec := w.recoverer(func(c *recovery.Config) { c.Ledger = nil })
-			verdicts, err := rec.Verdicts(t.Context())
+			reports, err := rec.Reports(t.Context())
 			require.NoError(t, err)
-			require.ErrorContains(t, rec.Accept(t.Context(), verdicts[0], by("ann", "no time")), "can't be opened without the ledger")
+			require.ErrorContains(t, rec.Accept(t.Context(), reports[0], by("ann", "no time")), "can't be opened without the ledger")
 			_, err = w.shard().OpenHead(t.Context())
 			require.ErrorIs(t, err, store.ErrFrozen)
 		})
@@ -282,7 +282,7 @@ func TestWorkersLetAPersonGoFirst(t *testing.T) {
 	w.grab(t, w.rdb, 3)
 	w.restart(t, "")
 	person := w.recoverer(func(c *recovery.Config) { c.Ledger = nil })
-	verdicts, err := person.Verdicts(t.Context())
+	reports, err := person.Reports(t.Context())
 	require.NoError(t, err)
 	worker := &store.LockCall{Name: "recover", Token: "a worker", Lease: time.Minute}
 	taken, _, err := w.shard().TakeLock(t.Context(), worker)
@@ -292,7 +292,7 @@ func TestWorkersLetAPersonGoFirst(t *testing.T) {
 	go func() {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		accepted <- person.Accept(ctx, verdicts[0], by("ann", "the database hangs"))
+		accepted <- person.Accept(ctx, reports[0], by("ann", "the database hangs"))
 	}()
 	testkit.Eventually(t, 10*time.Second, func() bool {
 		return w.rdb.Exists(t.Context(), w.store.Shard(0).Keys.Lock("accept")).Val() == 1

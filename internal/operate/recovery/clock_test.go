@@ -121,11 +121,11 @@ func TestTopicIsAskedFromNoFutureTime(t *testing.T) {
 			asks := &asked{topic{highest: 10}, make(chan time.Time, 1)}
 			w.rec = w.recoverer(func(c *recovery.Config) { c.Topic = asks })
 			w.restart(t, "")
-			verdicts, err := w.rec.Verdicts(t.Context())
+			reports, err := w.rec.Reports(t.Context())
 			require.NoError(t, err)
-			require.True(t, verdicts[0].Frozen)
+			require.True(t, reports[0].Frozen)
 			since := <-asks.since
-			require.True(t, c.from(since, began), "a person's verdict: %s", since)
+			require.True(t, c.from(since, began), "what a person sees: %s", since)
 			w.opens(t)
 			since = <-asks.since
 			require.True(t, c.from(since, began), "the restore: %s", since)

@@ -81,14 +81,14 @@ func TestLedgerLacksALostEvent(t *testing.T) {
 			c.lose(t, w)
 			w.restart(t, old)
 			w.staysFrozen(t)
-			verdicts, err := w.rec.Verdicts(t.Context())
+			reports, err := w.rec.Reports(t.Context())
 			require.NoError(t, err)
 			var doubt []string
-			for _, d := range verdicts[0].Campaigns {
+			for _, d := range reports[0].Campaigns {
 				doubt = append(doubt, d.Campaign)
 			}
-			require.Equal(t, c.doubt, doubt, "%+v", verdicts[0].Campaigns)
-			require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], by("ann", "the disk is gone")))
+			require.Equal(t, c.doubt, doubt, "%+v", reports[0].Campaigns)
+			require.NoError(t, w.rec.Accept(t.Context(), reports[0], by("ann", "the disk is gone")))
 			for _, id := range []string{"hail", id, "snow"} {
 				state, err := w.rdb.HGet(t.Context(), w.store.Shard(0).Keys.Campaign(id), "state").Result()
 				require.NoError(t, err)
@@ -123,8 +123,8 @@ func TestPendingCreditIsKnown(t *testing.T) {
 	w.pends(t, w.grantsOf(t, id, 10))
 	w.restart(t, old)
 	w.staysFrozen(t)
-	verdicts, err := w.rec.Verdicts(t.Context())
+	reports, err := w.rec.Reports(t.Context())
 	require.NoError(t, err)
-	require.EqualValues(t, 11, verdicts[0].Ledger)
-	require.Equal(t, "the ledger has grants of it that Redis has lost", verdicts[0].Campaigns[0].Why)
+	require.EqualValues(t, 11, reports[0].Ledger)
+	require.Equal(t, "the ledger has grants of it that Redis has lost", reports[0].Campaigns[0].Why)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // unclear returns why the facts do not allow a restore; empty if they may allow one.
-func unclear(v *Verdict, f *facts) string {
+func unclear(v *ShardReport, f *facts) string {
 	switch {
 	case f == nil:
 		return "Redis has lost the shard, or its server hides its run_id, or the ledger was not asked"
@@ -30,7 +30,7 @@ func unclear(v *Verdict, f *facts) string {
 }
 
 // judge returns the grants that Redis has lost, ordered by seq. If only a person can decide, it returns why.
-func (r *Recoverer) judge(ctx context.Context, v *Verdict, f *facts) (kept []restore.Known, why string, err error) {
+func (r *Recoverer) judge(ctx context.Context, v *ShardReport, f *facts) (kept []restore.Known, why string, err error) {
 	if why := unclear(v, f); why != "" {
 		return nil, why, nil
 	}
@@ -46,8 +46,8 @@ func (r *Recoverer) judge(ctx context.Context, v *Verdict, f *facts) (kept []res
 			return nil, "Redis does not have the campaign of a grant: " + nameOf(&missing[i].Grant), nil
 		}
 	}
-	kept, lost := restore.Merge(missing, restore.Claims{
-		Passed: func(g *hongbao.Grant) bool { return f.place(g) <= v.Redis }, Held: held,
+	kept, lost := restore.Merge(missing, restore.Constraints{
+		Passed: func(g *hongbao.Grant) bool { return f.place(g) <= v.Redis }, Fixed: held,
 		Withheld: func(campaign string, number int64) bool { return v.withheld[campaign][number] },
 		LeftOut:  func(*hongbao.Grant) bool { return false },
 		Limit:    func(id string) int64 { return v.here[id].limit },
@@ -63,9 +63,9 @@ func (r *Recoverer) judge(ctx context.Context, v *Verdict, f *facts) (kept []res
 	return kept, r.guard(v, f, kept, true), nil
 }
 
-// guard sets v.guarded. It returns why a person has to decide; empty if none has to. lost reports whether a source knows
-// an event that Redis has lost.
-func (r *Recoverer) guard(v *Verdict, f *facts, kept []restore.Known, lost bool) (why string) {
+// guard sets v.guarded. It returns why a person has to decide; empty if none has to. lost reports whether a source
+// knows an event that Redis has lost.
+func (r *Recoverer) guard(v *ShardReport, f *facts, kept []restore.Known, lost bool) (why string) {
 	walks := v.wide() && unknown(lostSpans(v, v.Redis+1, kept)) > 0
 	guard := restore.GuardOf(restore.Doubt{Silent: !f.complete, Walks: walks, Lost: lost, Margin: r.cfg.Margin})
 	v.guarded = guard == restore.Withhold
@@ -129,7 +129,7 @@ func agree(kept, all []restore.Known, passed func(*hongbao.Grant) bool) string {
 }
 
 // receiptsOf returns the receipts that Redis has for the users of the known grants, by campaign and user.
-func (r *Recoverer) receiptsOf(ctx context.Context, v *Verdict, known []restore.Known) (
+func (r *Recoverer) receiptsOf(ctx context.Context, v *ShardReport, known []restore.Known) (
 	receipts map[string]map[string][]hongbao.Receipt, err error) {
 	users := map[string][]string{}
 	for i := range known {
@@ -149,7 +149,7 @@ func (r *Recoverer) receiptsOf(ctx context.Context, v *Verdict, known []restore.
 }
 
 // missing returns the known grants that Redis does not have, and all grants that Redis has for their users.
-func (r *Recoverer) missing(ctx context.Context, v *Verdict, f *facts) (
+func (r *Recoverer) missing(ctx context.Context, v *ShardReport, f *facts) (
 	missing []restore.Known, held []hongbao.Grant, why string, err error) {
 	known := f.known()
 	receipts, err := r.receiptsOf(ctx, v, known)

@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/plural"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -30,6 +31,8 @@ type Ender struct {
 	Books Books
 	// Group is the ledger's consumer group.
 	Group string
+	// Owed returns what a group owes on each shard. Nobody waits for other grants.
+	Owed func(ctx context.Context, group string) ([]stream.Owed, error)
 }
 
 // Ending is the progress of ending a campaign of which Redis has lost data.
@@ -251,8 +254,12 @@ func (e *placesEnding) lost() error {
 
 func (e *Ender) waiting(ctx context.Context, out *placesEnding) error {
 	places := make([]*store.Shard, len(out.places))
+	owed, err := e.Owed(ctx, e.Group)
+	if err != nil {
+		return err
+	}
 	for i, p := range out.places {
-		if err := e.waitingOn(ctx, &p, out); err != nil {
+		if err := e.waitingOn(ctx, &p, owed[p.Index()], out); err != nil {
 			return err
 		}
 		places[i] = p.Shard
@@ -262,8 +269,8 @@ func (e *Ender) waiting(ctx context.Context, out *placesEnding) error {
 	return err
 }
 
-func (e *Ender) waitingOn(ctx context.Context, p *place, out *placesEnding) error {
-	w, err := p.Waiting(ctx, e.Group, out.Campaign)
+func (e *Ender) waitingOn(ctx context.Context, p *place, owed stream.Owed, out *placesEnding) error {
+	w, err := p.Waiting(ctx, e.Group, out.Campaign, owed)
 	if err != nil {
 		return err
 	}

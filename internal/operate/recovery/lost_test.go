@@ -22,7 +22,8 @@ import (
 )
 
 func (w *world) ender() *recovery.Ender {
-	return &recovery.Ender{Store: w.store, Books: w.ledger, Group: "balance"}
+	return &recovery.Ender{Store: w.store, Books: w.ledger, Group: "balance",
+		Owed: func(context.Context, string) ([]stream.Owed, error) { return w.owed, nil }}
 }
 
 // lost is a person's order to refund a lost campaign. Each packet of the campaign is worth 10.
@@ -34,9 +35,9 @@ func lost(amount hongbao.Amount) ledger.LostRefund {
 func (w *world) accepts(t *testing.T) {
 	t.Helper()
 	w.staysFrozen(t)
-	verdicts, err := w.rec.Verdicts(t.Context())
+	reports, err := w.rec.Reports(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], by("ann", "no file is left")))
+	require.NoError(t, w.rec.Accept(t.Context(), reports[0], by("ann", "no file is left")))
 }
 
 func (w *world) finish(t *testing.T) {
@@ -144,6 +145,11 @@ func TestRolledBackCampaignEnds(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, recovery.Waiting{Receipts: 100}, at.Waiting, "receipts without an entry still wait")
 	require.Contains(t, at.Waiting.Steps(id)[0], "`hongbao replay NAME --to balance --campaign rain`")
+	w.owed[0] = stream.Owed{{First: 41, Last: stream.Forever}}
+	at, err = w.ender().Progress(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, recovery.Waiting{Receipts: 60}, at.Waiting, "the replay leaves out what the sink does not owe")
+	w.owed[0] = nil
 	w.pay(t, answers)
 	_, err = w.ender().Refund(t.Context(), lost(9_000))
 	require.NoError(t, err)
@@ -245,7 +251,7 @@ func TestLostCampaignKilledAndTogether(t *testing.T) {
 		},
 		"nothing is left": func(t *testing.T, w *world) { // as if someone had deleted the keys
 			k := w.store.Shard(0)
-			require.NoError(t, w.rdb.Del(t.Context(), k.Keys.Campaign(id), k.Keys.Stock(id), k.Keys.Sums(id, 1), k.Keys.Receipts(id)).Err())
+			require.NoError(t, w.rdb.Del(t.Context(), k.Keys.Campaign(id), k.Keys.Stock(id), k.Keys.LoadedTotals(id, 1), k.Keys.Receipts(id)).Err())
 			w.finish(t)
 		},
 	} {

@@ -45,9 +45,9 @@ func TestTwoQuietRestartsWithholdNothing(t *testing.T) {
 // seenOf returns the highest seq that a process has reported to the frozen shard.
 func seenOf(t *testing.T, w *world) int64 {
 	t.Helper()
-	verdicts, err := w.rec.Verdicts(t.Context())
+	reports, err := w.rec.Reports(t.Context())
 	require.NoError(t, err)
-	return verdicts[0].Seen
+	return reports[0].Seen
 }
 
 // Redis comes back from one file twice, and every process reports. A campaign over two shards goes on: no event is

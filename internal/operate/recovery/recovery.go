@@ -44,8 +44,8 @@ type Ledger interface {
 type Topic interface {
 	// HighestSeq returns the highest seq of the shard among the records sent since this time; 0 if there is none.
 	HighestSeq(ctx context.Context, shard int, since time.Time) (int64, error)
-	// Fence keeps earlier publishers from sending anything more for the shard, and returns the grants in the topic. With an
-	// error it returns those that it has read.
+	// Fence keeps earlier publishers from sending anything more for the shard, and returns the grants in the topic. With
+	// an error it returns those that it has read.
 	Fence(ctx context.Context, f stream.TopicFence) (stream.Fenced, error)
 	// FenceSince returns the time from which Fence must read the topic. last is the time of the shard's last entry.
 	FenceSince(last time.Time) time.Time
@@ -160,7 +160,7 @@ func (r *Recoverer) openFrozen(ctx context.Context, shard int) error {
 	}
 	began := time.Now()
 	_, err = r.withRecoveryLock(ctx, shard, func(ctx context.Context) error {
-		v := &Verdict{Shard: shard}
+		v := &ShardReport{Shard: shard}
 		if err := r.checkServer(ctx, v); err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func (r *Recoverer) openFrozen(ctx context.Context, shard int) error {
 			if f, err = r.ask(ctx, shard); err != nil || f == nil && z.Since < r.cfg.Gather && z.Seq >= 0 {
 				return err
 			}
-			if v, err = r.verdict(ctx, shard, f); err != nil || !v.Frozen {
+			if v, err = r.report(ctx, shard, f); err != nil || !v.Frozen {
 				return err
 			}
 		}
@@ -192,7 +192,7 @@ func (r *Recoverer) openFrozen(ctx context.Context, shard int) error {
 const settingsPause = time.Second
 
 // alarmSettings logs that a shard stays frozen because of its server's settings. It logs the same reason only once.
-func (r *Recoverer) alarmSettings(v *Verdict) {
+func (r *Recoverer) alarmSettings(v *ShardReport) {
 	t := &r.shards[v.Shard]
 	if t.alarmed == v.Refused {
 		return
@@ -203,7 +203,7 @@ func (r *Recoverer) alarmSettings(v *Verdict) {
 }
 
 // alarm logs what was lost and why it is not restored. It logs the same text only once.
-func (r *Recoverer) alarm(v *Verdict, why string) {
+func (r *Recoverer) alarm(v *ShardReport, why string) {
 	what := v.String() + "; it is not restored: " + why
 	t := &r.shards[v.Shard]
 	if t.alarmed == what {
@@ -241,11 +241,11 @@ func (r *Recoverer) accepting(ctx context.Context, shard int) (bool, error) {
 	return n > 0, store.Classify(err)
 }
 
-// Verdicts returns the verdicts on all shards.
-func (r *Recoverer) Verdicts(ctx context.Context) ([]*Verdict, error) {
-	out := make([]*Verdict, r.cfg.Store.Len())
+// Reports returns the reports on all shards.
+func (r *Recoverer) Reports(ctx context.Context) ([]*ShardReport, error) {
+	out := make([]*ShardReport, r.cfg.Store.Len())
 	for shard := range out {
-		v, err := r.verdict(ctx, shard, nil)
+		v, err := r.report(ctx, shard, nil)
 		if err != nil {
 			return nil, fmt.Errorf("shard %d: %w", shard, err)
 		}
@@ -260,9 +260,9 @@ const acceptMargin = 10 * time.Second
 
 // Accept opens a shard that has lost data, by a person's decision, which the ledger records. Campaigns in doubt stay
 // frozen: Redis has lost them, or another source knows more of them than Redis. Accept fails if the shard no longer
-// matches the verdict. It waits for a worker that is checking the shard, and keeps other workers from beginning a
+// matches the report. It waits for a worker that is checking the shard, and keeps other workers from beginning a
 // check.
-func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by stream.Decision) error {
+func (r *Recoverer) Accept(ctx context.Context, v *ShardReport, by stream.Decision) error {
 	waiting, cancel := context.WithTimeoutCause(ctx, r.cfg.Lease+acceptMargin, hongbao.Errorf(hongbao.ClassTransient,
 		"another worker is still checking shard %d, nothing was changed: run the command again", v.Shard))
 	defer cancel()
@@ -277,11 +277,11 @@ func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by stream.Decision) 
 }
 
 // accept does the work of Accept. The caller holds the shard's locks.
-func (r *Recoverer) accept(ctx context.Context, v *Verdict, by stream.Decision) error {
-	now, err := r.verdict(ctx, v.Shard, nil)
+func (r *Recoverer) accept(ctx context.Context, v *ShardReport, by stream.Decision) error {
+	now, err := r.report(ctx, v.Shard, nil)
 	if err == nil && r.cfg.Ledger == nil && now.For < r.cfg.Gather { // only callers can report lost events
 		retry.Pause(ctx, r.cfg.Gather-now.For)
-		now, err = r.verdict(ctx, v.Shard, nil)
+		now, err = r.report(ctx, v.Shard, nil)
 	}
 	if err != nil {
 		return err
@@ -315,7 +315,7 @@ func (r *Recoverer) Accepted(ctx context.Context) ([]ledger.AcceptedLoss, error)
 
 // open opens the shard. It raises the epoch in the ledger first, so that no two openings get the same epoch even if
 // Redis loses one. decision is nil if no person has accepted a loss.
-func (r *Recoverer) open(ctx context.Context, v *Verdict, decision *ledger.AcceptedLoss) error {
+func (r *Recoverer) open(ctx context.Context, v *ShardReport, decision *ledger.AcceptedLoss) error {
 	has, err := r.cfg.Ledger.Deployment(ctx)
 	if err != nil {
 		return err
@@ -343,7 +343,7 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, decision *ledger.Accep
 		return err
 	}
 	v.opened = epoch
-	mark := store.Mark{Deployment: has.ID, Founding: has.Founding}
+	mark := store.Owner{Deployment: has.ID, Founding: has.Founding}
 	if err := r.cfg.Store.PutMark(ctx, mark); err != nil { // Redis may have lost the mark, too
 		if !hongbao.IsOutage(err) || ctx.Err() != nil {
 			return err
@@ -370,9 +370,9 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, decision *ledger.Accep
 	return r.reopen(ctx, v, again)
 }
 
-// reopen opens the shard in Redis. It notes the first seq after the opening just before: if Redis loses the opening, the
-// next recoverer knows which seqs it skipped.
-func (r *Recoverer) reopen(ctx context.Context, v *Verdict, o *store.Reopening) error {
+// reopen opens the shard in Redis. It notes the first seq after the opening just before: if Redis loses the opening,
+// the next recoverer knows which seqs it skipped.
+func (r *Recoverer) reopen(ctx context.Context, v *ShardReport, o *store.Reopening) error {
 	if v.attempt.Epoch > 0 {
 		v.counts.Next = o.Last + 1
 		if err := r.note(ctx, v, v.counts); err != nil {

@@ -73,9 +73,9 @@ func TestRestartFromAnOlderFile(t *testing.T) {
 			knows(t, w)
 			w.restart(t, old)
 			w.staysFrozen(t)
-			verdicts, err := w.rec.Verdicts(t.Context())
+			reports, err := w.rec.Reports(t.Context())
 			require.NoError(t, err)
-			v := verdicts[0]
+			v := reports[0]
 			require.True(t, v.Lost())
 			require.EqualValues(t, 100, v.Redis)
 			require.EqualValues(t, 150, v.Known())
@@ -109,19 +109,19 @@ func TestFlushAll(t *testing.T) {
 	require.ErrorIs(t, func() error { _, err := w.shard().CreateGroup(t.Context(), "balance"); return err }(),
 		store.ErrFrozen)
 	w.staysFrozen(t)
-	verdicts, err := w.rec.Verdicts(t.Context())
+	reports, err := w.rec.Reports(t.Context())
 	require.NoError(t, err)
-	require.EqualValues(t, -1, verdicts[0].Redis)
-	require.EqualValues(t, 100, verdicts[0].Known())
-	require.Len(t, verdicts[0].Campaigns, 1)
-	require.Equal(t, []string{"later"}, verdicts[0].Unloaded, "a campaign that has granted nothing can be loaded again")
-	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], by("ann", "the disk is gone")))
+	require.EqualValues(t, -1, reports[0].Redis)
+	require.EqualValues(t, 100, reports[0].Known())
+	require.Len(t, reports[0].Campaigns, 1)
+	require.Equal(t, []string{"later"}, reports[0].Unloaded, "a campaign that has granted nothing can be loaded again")
+	require.NoError(t, w.rec.Accept(t.Context(), reports[0], by("ann", "the disk is gone")))
 	_, _, err = w.store.Open(t.Context(), "test")
 	require.NoError(t, err)
 	words, err := w.rec.Accepted(t.Context())
 	require.NoError(t, err)
 	require.Len(t, words, 1)
-	require.Equal(t, ledger.AcceptedLoss{Epoch: 2, Decision: by("ann", "the disk is gone"), Lost: verdicts[0].String(),
+	require.Equal(t, ledger.AcceptedLoss{Epoch: 2, Decision: by("ann", "the disk is gone"), Lost: reports[0].String(),
 		At: words[0].At}, words[0])
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)),
 		"the outcome is not unknown_campaign")
@@ -142,9 +142,9 @@ func TestCampaignThatNobodySettledIsLost(t *testing.T) {
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 5}, outcomes(w.grabIn(t, w.rdb, "late", 5)))
 	w.restart(t, old)
 	w.staysFrozen(t)
-	verdicts, err := w.rec.Verdicts(t.Context())
+	reports, err := w.rec.Reports(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], by("ann", "the disk is gone")))
+	require.NoError(t, w.rec.Accept(t.Context(), reports[0], by("ann", "the disk is gone")))
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grabIn(t, w.rdb, "late", 2)))
 }
 
@@ -155,7 +155,7 @@ func TestAcceptWaitsForAWorker(t *testing.T) {
 	w.grab(t, w.rdb, 10)
 	w.settle(t)
 	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
-	verdicts, err := w.rec.Verdicts(t.Context())
+	reports, err := w.rec.Reports(t.Context())
 	require.NoError(t, err)
 	worker := &store.LockCall{Name: "recover", Token: "a worker", Lease: time.Minute}
 	taken, _, err := w.shard().TakeLock(t.Context(), worker)
@@ -163,9 +163,9 @@ func TestAcceptWaitsForAWorker(t *testing.T) {
 	require.True(t, taken)
 	impatient, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	require.Error(t, w.rec.Accept(impatient, verdicts[0], by("ann", "the disk is gone")))
+	require.Error(t, w.rec.Accept(impatient, reports[0], by("ann", "the disk is gone")))
 	accepted := make(chan error, 1)
-	go func() { accepted <- w.rec.Accept(t.Context(), verdicts[0], by("ann", "the disk is gone")) }()
+	go func() { accepted <- w.rec.Accept(t.Context(), reports[0], by("ann", "the disk is gone")) }()
 	_, err = w.shard().ReleaseLock(t.Context(), worker)
 	require.NoError(t, err)
 	require.NoError(t, <-accepted)
@@ -216,7 +216,7 @@ func TestOpenedForTheHistoryThatWasLookedAt(t *testing.T) {
 	require.NoError(t, err)
 	found.History = "the one before"
 	opened, err := w.shard().Reopen(t.Context(), &store.Reopening{
-		Was: found, Mark: store.Mark{Deployment: "test"}, Epoch: 2, Last: store.ChunkEvents - 1,
+		Was: found, Mark: store.Owner{Deployment: "test"}, Epoch: 2, Last: store.ChunkEvents - 1,
 	})
 	require.NoError(t, err)
 	require.True(t, opened)
@@ -236,7 +236,7 @@ func TestSeenAtTheLastMoment(t *testing.T) {
 	late := w.store.Over(w.server.Client(t)).Shard(0)
 	_, err = late.Ack(t.Context(), "balance", []stream.SeqRange{{First: 11, Last: 11}}, nil)
 	require.ErrorIs(t, err, store.ErrFrozen)
-	again := &store.Reopening{Was: found, Mark: store.Mark{Deployment: "test"}, Epoch: 2, Last: store.ChunkEvents - 1,
+	again := &store.Reopening{Was: found, Mark: store.Owner{Deployment: "test"}, Epoch: 2, Last: store.ChunkEvents - 1,
 		Known: 10}
 	opened, err := w.shard().Reopen(t.Context(), again)
 	require.NoError(t, err)
@@ -348,7 +348,7 @@ func TestDealtTopUpIsLost(t *testing.T) {
 func TestOpensWithADamagedStock(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	require.NoError(t, w.rdb.Del(t.Context(), w.store.Shard(0).Keys.Sums(id, 1)).Err())
+	require.NoError(t, w.rdb.Del(t.Context(), w.store.Shard(0).Keys.LoadedTotals(id, 1)).Err())
 	w.restart(t, "")
 	w.opens(t)
 }

@@ -100,7 +100,7 @@ func (r *Recoverer) noted(ctx context.Context, shard int) (list []Restored, err 
 }
 
 // logOpening logs what an opening restored and withheld. done is nil if it was nothing. f is nil if nobody was asked.
-func (r *Recoverer) logOpening(v *Verdict, f *facts, done *Counts) {
+func (r *Recoverer) logOpening(v *ShardReport, f *facts, done *Counts) {
 	fields := []zap.Field{zap.Int("shard", v.Shard), zap.Int64("epoch", v.opened), zap.Int64("seq", v.Redis),
 		zap.Duration("frozen for", v.For), zap.Bool("every process has reported", f != nil && f.complete)}
 	if f != nil {

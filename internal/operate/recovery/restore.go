@@ -15,9 +15,9 @@ import (
 )
 
 // restore puts back what Redis has lost, and withholds what a silent process may have reported. If only a person can
-// decide, it returns why, and has changed nothing, except when Redis refused to put a grant back. lost reports whether a
-// loss is known. begun has the plan that an earlier recoverer noted for this attempt; nil if there is none.
-func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, lost bool, begun *Counts) (
+// decide, it returns why, and has changed nothing, except when Redis refused to put a grant back. lost reports whether
+// a loss is known. begun has the plan that an earlier recoverer noted for this attempt; nil if there is none.
+func (r *Recoverer) restore(ctx context.Context, v *ShardReport, f *facts, lost bool, begun *Counts) (
 	done *Counts, why string, err error) {
 	var kept []restore.Known
 	if lost {
@@ -55,7 +55,7 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, lost bool
 
 // putBack withholds packets and puts back grants, in an order that another recoverer can continue. If Redis refuses a
 // grant, it returns why a person has to decide.
-func (r *Recoverer) putBack(ctx context.Context, v *Verdict, f *facts, kept []restore.Known, done *Counts) (
+func (r *Recoverer) putBack(ctx context.Context, v *ShardReport, f *facts, kept []restore.Known, done *Counts) (
 	why string, err error) {
 	if done.changed() { // noted before any change
 		if err := r.note(ctx, v, done); err != nil {
@@ -68,7 +68,7 @@ func (r *Recoverer) putBack(ctx context.Context, v *Verdict, f *facts, kept []re
 		}
 	}
 	k := r.cfg.Store.Shard(v.Shard)
-	if err := k.Regrant(ctx, f.attempt, runsOf(v, kept)...); err != nil {
+	if err := k.RestoreGrants(ctx, f.attempt, runsOf(v, kept)...); err != nil {
 		if hongbao.ClassOf(err) == hongbao.ClassConflict {
 			return err.Error(), nil
 		}
@@ -91,7 +91,7 @@ func (r *Recoverer) putBack(ctx context.Context, v *Verdict, f *facts, kept []re
 }
 
 // planned counts what a restore puts back. It includes what an earlier recoverer has put back in this attempt.
-func planned(v *Verdict, f *facts, begun *Counts) *Counts {
+func planned(v *ShardReport, f *facts, begun *Counts) *Counts {
 	done := &Counts{First: v.Redis + 1, Last: v.Known(), Silent: v.guarded, Planned: true}
 	if begun != nil {
 		done.Silent, done.Margin = begun.Silent || v.guarded, begun.Margin
@@ -127,7 +127,7 @@ func planned(v *Verdict, f *facts, begun *Counts) *Counts {
 }
 
 // runsOf returns the grants to put back as runs for Regrant, and the unknown seqs between them as runs without grants.
-func runsOf(v *Verdict, kept []restore.Known) (runs []store.Run) {
+func runsOf(v *ShardReport, kept []restore.Known) (runs []store.Run) {
 	next := v.Redis + 1
 	for rest := kept; len(rest) > 0; {
 		run := runOf(rest)
@@ -170,7 +170,7 @@ func (r *Recoverer) markTopic(ctx context.Context, k *store.Shard, f *facts, las
 		events = store.AppendSeq(events, seq)
 	}
 	for _, done := range []string{r.cfg.TopicSink, deadletter.RequeueSink(r.cfg.TopicSink)} {
-		if err := k.Mark(ctx, f.attempt, r.cfg.TopicSink, done, events); err != nil {
+		if err := k.SetDone(ctx, f.attempt, r.cfg.TopicSink, done, events); err != nil {
 			return err
 		}
 	}
@@ -180,7 +180,7 @@ func (r *Recoverer) markTopic(ctx context.Context, k *store.Shard, f *facts, las
 // keepTopic sets the done bits of the events that the topic has, so that they are not sent again after an accepted
 // loss. It does nothing if the topic contradicts Redis. It fences the topic first, and waits for the witnesses
 // meanwhile. A witness that reports no more than the person was shown does not stop the opening.
-func (r *Recoverer) keepTopic(ctx context.Context, v *Verdict) error {
+func (r *Recoverer) keepTopic(ctx context.Context, v *ShardReport) error {
 	f, err := r.ask(ctx, v.Shard)
 	if err != nil || f == nil {
 		return err
@@ -204,7 +204,7 @@ func (r *Recoverer) keepTopic(ctx context.Context, v *Verdict) error {
 
 // lost reports whether something must be put back. begun has the plan that an earlier recoverer noted for this attempt.
 // why is not empty if only a person can decide.
-func (r *Recoverer) lost(ctx context.Context, v *Verdict, f *facts) (lost bool, begun *Counts, why string, err error) {
+func (r *Recoverer) lost(ctx context.Context, v *ShardReport, f *facts) (lost bool, begun *Counts, why string, err error) {
 	if f == nil {
 		return v.Lost(), nil, "", nil
 	}
@@ -227,9 +227,9 @@ func (r *Recoverer) lost(ctx context.Context, v *Verdict, f *facts) (lost bool, 
 	return len(missing) > 0, begun, why, err
 }
 
-// freezeAgain reads the shard's state after a restore. It returns an error if the state is not that of the verdict with
+// freezeAgain reads the shard's state after a restore. It returns an error if the state is not that of the report with
 // the restored events: Redis may have lost them again, or a process has reported more.
-func (r *Recoverer) freezeAgain(ctx context.Context, v *Verdict, f *facts) error {
+func (r *Recoverer) freezeAgain(ctx context.Context, v *ShardReport, f *facts) error {
 	z, err := r.cfg.Store.Shard(v.Shard).Freeze(ctx)
 	if err != nil {
 		return err
@@ -247,7 +247,7 @@ func (r *Recoverer) freezeAgain(ctx context.Context, v *Verdict, f *facts) error
 }
 
 // restoreAndOpen restores what a shard has lost, and opens the shard. If only a person can decide, it returns why.
-func (r *Recoverer) restoreAndOpen(ctx context.Context, v *Verdict, f *facts) (why string, err error) {
+func (r *Recoverer) restoreAndOpen(ctx context.Context, v *ShardReport, f *facts) (why string, err error) {
 	v.evidence = store.AnyEvidence
 	if f != nil {
 		if v.evidence, v.attempt = f.reported.Texts, f.attempt; f.over(&v.state) {

@@ -33,10 +33,10 @@ func TestServerThatIsRefusedOpensNoShard(t *testing.T) {
 	require.Equal(t, "shard_frozen", alarm["code"])
 	require.Contains(t, alarm["error"], "allkeys-lru")
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)))
-	verdicts, err := w.rec.Verdicts(t.Context())
+	reports, err := w.rec.Reports(t.Context())
 	require.NoError(t, err)
-	require.Contains(t, verdicts[0].Refused, "allkeys-lru")
-	require.False(t, verdicts[0].Lost())
+	require.Contains(t, reports[0].Refused, "allkeys-lru")
+	require.False(t, reports[0].Lost())
 
 	require.NoError(t, w.rdb.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
 	w.rec = w.recoverer(func(c *recovery.Config) {
@@ -46,9 +46,9 @@ func TestServerThatIsRefusedOpensNoShard(t *testing.T) {
 
 	w.restart(t, old)
 	require.NoError(t, w.rdb.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
-	verdicts, err = w.rec.Verdicts(t.Context())
+	reports, err = w.rec.Reports(t.Context())
 	require.NoError(t, err)
-	err = w.rec.Accept(t.Context(), verdicts[0], by("ann", "the disk is gone"))
+	err = w.rec.Accept(t.Context(), reports[0], by("ann", "the disk is gone"))
 	require.ErrorContains(t, err, "allkeys-lru")
 	require.NotContains(t, err.Error(), "has changed meanwhile")
 	head, err := w.shard().Head(t.Context())

@@ -45,6 +45,7 @@ type world struct {
 	topic  topic
 	user   int
 	asker  *process
+	owed   []stream.Owed // what sink balance owes, by shard
 }
 
 // topic is a topic with the given grants. If highest is set, it only has an event with that seq.
@@ -74,7 +75,7 @@ func setup(t *testing.T) *world {
 // setupOf returns a world with n shards. The helpers use shard 0.
 func setupOf(t *testing.T, n int) *world {
 	t.Helper()
-	w := &world{dir: t.TempDir()}
+	w := &world{dir: t.TempDir(), owed: make([]stream.Owed, n)}
 	w.server = testkit.NewRedis(t, testkit.RedisOptions{Dir: w.dir, Args: map[string]string{"appendfsync": "always"}})
 	w.rdb = w.server.Client(t)
 	var err error

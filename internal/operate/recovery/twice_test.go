@@ -49,7 +49,7 @@ func TestOpenRefusesAnEmptyRange(t *testing.T) {
 	found, err := w.shard().Freeze(t.Context())
 	require.NoError(t, err)
 	for _, last := range []int64{0, 9, 10} {
-		_, err = w.shard().Reopen(t.Context(), &store.Reopening{Was: found, Mark: store.Mark{Deployment: "test"}, Epoch: 2, Last: last, Known: 10})
+		_, err = w.shard().Reopen(t.Context(), &store.Reopening{Was: found, Mark: store.Owner{Deployment: "test"}, Epoch: 2, Last: last, Known: 10})
 		require.ErrorContains(t, err, "HBRANGE", last)
 		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	}

@@ -24,7 +24,7 @@ type lostEpoch struct {
 // No event of an epoch lies below the first seq after its opening, so the seqs that the opening skipped are no events.
 // But the ledger notes that seq just before the opening, which need not have happened. So it does not end the epoch
 // before it: a grant or a sight of that epoch may have a higher seq.
-func lostSpans(v *Verdict, from int64, known []restore.Known) (spans []restore.Span) {
+func lostSpans(v *ShardReport, from int64, known []restore.Known) (spans []restore.Span) {
 	epochs := v.lostEpochs(from, known)
 	known = slices.Clone(known)
 	slices.SortStableFunc(known, func(a, b restore.Known) int { return cmp.Compare(a.Epoch, b.Epoch) })
@@ -82,7 +82,7 @@ func topOf(epochs []lostEpoch) (top int64) {
 }
 
 // lostEpochs returns Redis' epoch and the later ones of which there is a note, a known event or a sight, in order.
-func (v *Verdict) lostEpochs(from int64, known []restore.Known) []lostEpoch {
+func (v *ShardReport) lostEpochs(from int64, known []restore.Known) []lostEpoch {
 	epochs := []lostEpoch{{epoch: v.Opening, first: from, noted: true, top: from - 1}}
 	for _, n := range v.lostNotes() {
 		epochs = append(epochs, lostEpoch{epoch: n.Epoch, first: n.Next, noted: true, margin: n.Margin})
@@ -129,7 +129,7 @@ func unknown(spans []restore.Span) (n int64) {
 }
 
 // lostNotes returns the ledger's notes of openings that Redis may have had and has lost, oldest first.
-func (v *Verdict) lostNotes() (lost []*Restored) {
+func (v *ShardReport) lostNotes() (lost []*Restored) {
 	for i := range v.noted {
 		if n := &v.noted[i]; n.Epoch > v.Opening && n.Epoch != v.attempt.Epoch && n.opened() {
 			lost = append(lost, n)

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-func (r *Recoverer) readWithheld(ctx context.Context, v *Verdict) error {
+func (r *Recoverer) readWithheld(ctx context.Context, v *ShardReport) error {
 	v.withheld = map[string]map[int64]bool{}
 	for id := range v.here {
 		packets, err := r.cfg.Store.Shard(v.Shard).Withheld(ctx, id)
@@ -31,7 +31,7 @@ func (r *Recoverer) readWithheld(ctx context.Context, v *Verdict) error {
 // withhold removes from the stocks the packets that a silent process may have reported to users. No source knows which
 // packets these are, so it goes by the order of the stocks. Hence it runs before anything is granted again. Campaigns
 // over several shards follow in withholdRest.
-func (r *Recoverer) withhold(ctx context.Context, v *Verdict, kept []restore.Known, margin int64) error {
+func (r *Recoverer) withhold(ctx context.Context, v *ShardReport, kept []restore.Known, margin int64) error {
 	known := map[string]map[int64]restore.Known{}
 	for _, g := range kept {
 		if known[g.Campaign] == nil {
@@ -52,7 +52,7 @@ func (r *Recoverer) withhold(ctx context.Context, v *Verdict, kept []restore.Kno
 
 // withholdOf withholds packets of one campaign. If this attempt or an earlier one has already withheld packets, it only
 // adds packets for events of which no process had reported then.
-func (r *Recoverer) withholdOf(ctx context.Context, v *Verdict, id string, kept []restore.Known, place restore.Place) error {
+func (r *Recoverer) withholdOf(ctx context.Context, v *ShardReport, id string, kept []restore.Known, place restore.Place) error {
 	k, last := r.cfg.Store.Shard(v.Shard), v.Known()
 	_, through, err := k.CountWithheld(ctx, id)
 	if err != nil {
@@ -98,7 +98,7 @@ func (r *Recoverer) withholdOf(ctx context.Context, v *Verdict, id string, kept 
 
 // withholdRest withholds all remaining packets of campaigns over several shards: users who found a place empty may have
 // continued to another place. It runs after the known grants are put back.
-func (r *Recoverer) withholdRest(ctx context.Context, v *Verdict) error {
+func (r *Recoverer) withholdRest(ctx context.Context, v *ShardReport) error {
 	for _, id := range slices.Sorted(maps.Keys(v.here)) {
 		if c := v.here[id]; c.grants && c.places > 1 {
 			if err := r.cfg.Store.Shard(v.Shard).WithholdRest(ctx, v.attempt, id, c.dealt); err != nil {
@@ -111,9 +111,9 @@ func (r *Recoverer) withholdRest(ctx context.Context, v *Verdict) error {
 
 // margin returns how many packets of a campaign may have been granted after the last known grant. It is the number of
 // packets that the shard granted in the last Margin before it. If an open campaign began within this time, the known
-// grants may be too few to show its rate. Then margin also counts the unknown events, and at least one event if a process
-// was registered. It divides them by the campaign's age, and returns what this rate grants in a whole Margin.
-func (r *Recoverer) margin(ctx context.Context, v *Verdict, f *facts, kept []restore.Known, unknown int64) (int64, error) {
+// grants may be too few to show its rate. Then margin also counts the unknown events, and at least one event if a
+// process was registered. It divides them by the campaign's age, and returns what this rate grants in a whole Margin.
+func (r *Recoverer) margin(ctx context.Context, v *ShardReport, f *facts, kept []restore.Known, unknown int64) (int64, error) {
 	last := f.wrote()
 	if f.attempt.Wrote == 0 {
 		last = f.before.Newest
@@ -158,7 +158,7 @@ func later(a, b time.Time) time.Time {
 // lostWithheld returns why a person has to decide if Redis has lost an opening that withheld packets: no source knows
 // which packets these were. If they were only a margin, the recoverer withholds the first packets of the stock again.
 // That is not so for a campaign over several shards: its users may have found the place empty.
-func (v *Verdict) lostWithheld() string {
+func (v *ShardReport) lostWithheld() string {
 	wide := v.wide()
 	for _, n := range v.lostNotes() {
 		if n.Withheld > 0 && n.Silent && (n.Unknown > 0 || wide) {
@@ -169,7 +169,7 @@ func (v *Verdict) lostWithheld() string {
 }
 
 // wide reports whether a campaign over several shards is open.
-func (v *Verdict) wide() bool {
+func (v *ShardReport) wide() bool {
 	for _, c := range v.here {
 		if c.grants && c.places > 1 {
 			return true
@@ -178,7 +178,7 @@ func (v *Verdict) wide() bool {
 	return false
 }
 
-func (r *Recoverer) countWithheld(ctx context.Context, v *Verdict) (n int64, err error) {
+func (r *Recoverer) countWithheld(ctx context.Context, v *ShardReport) (n int64, err error) {
 	for id := range v.here {
 		packets, _, err := r.cfg.Store.Shard(v.Shard).CountWithheld(ctx, id)
 		if err != nil {
@@ -190,7 +190,7 @@ func (r *Recoverer) countWithheld(ctx context.Context, v *Verdict) (n int64, err
 }
 
 // note writes the counts of a restore into the ledger's row of the attempt.
-func (r *Recoverer) note(ctx context.Context, v *Verdict, done *Counts) error {
+func (r *Recoverer) note(ctx context.Context, v *ShardReport, done *Counts) error {
 	text, err := json.Marshal(done)
 	if err != nil {
 		return err

@@ -2,14 +2,14 @@ package restore
 
 import "time"
 
-// Verdict is what a recoverer has to do next.
-type Verdict int
+// Decision is what a recoverer has to do next.
+type Decision int
 
-// The verdicts.
+// The decisions.
 const (
-	Wait    Verdict = iota // keep the shard frozen: witnesses may still report
-	Exact                  // restore the known grants, which include every grant that was reported to a user
-	Guarded                // restore the known grants, and withhold packets for grants that no source knows
+	Wait    Decision = iota // keep the shard frozen: witnesses may still report
+	Exact                   // restore the known grants, which include every grant that was reported to a user
+	Guarded                 // restore the known grants, and withhold packets for grants that no source knows
 )
 
 // Evidence says how complete the evidence is. The ledger and the topic have answered.
@@ -22,8 +22,8 @@ type Evidence struct {
 	Waited, Patience time.Duration
 }
 
-// Decide returns the verdict for this evidence.
-func Decide(e Evidence) Verdict {
+// Decide returns the decision for this evidence.
+func Decide(e Evidence) Decision {
 	switch {
 	case e.Silent == 0 && e.Lines:
 		return Exact

@@ -153,9 +153,9 @@ func (w *world) soldOut(q *request, won bool, began int64, a *agent) {
 // opened judges the opening of a shard.
 func (w *world) opened(r *recovery) {
 	d, n := r.n.up.data, r.n
-	w.note(r.a, "opened", r.n.shard, r.m, r.plan.verdict, "tops", r.plan.tops, r.plan.last, "epoch", d.epoch)
+	w.note(r.a, "opened", r.n.shard, r.m, r.plan.decision, "tops", r.plan.tops, r.plan.last, "epoch", d.epoch)
 	n.flips = 0
-	if r.plan.verdict == restore.Exact {
+	if r.plan.decision == restore.Exact {
 		w.stats["openings, exact"]++
 	} else {
 		w.stats["openings, guarded"]++
@@ -172,7 +172,7 @@ func (w *world) opened(r *recovery) {
 		}
 	}
 	w.judgeMargin(r, d)
-	if r.plan.verdict == restore.Guarded {
+	if r.plan.decision == restore.Guarded {
 		for _, s := range w.specs {
 			if len(s.places) == 1 || r.plan.margin == 0 {
 				delete(w.emptied, key{s.id, int64(n.shard)})
@@ -190,10 +190,11 @@ func (w *world) opened(r *recovery) {
 	}
 }
 
-// judgeMargin checks how many packets are withheld for a silent process. After the last known grant these are at least as
-// many as were granted in the last known margin. They are exactly as many if nothing else is a reason to withhold some.
+// judgeMargin checks how many packets are withheld for a silent process. After the last known grant these are at least
+// as many as were granted in the last known margin. They are exactly as many if nothing else is a reason to withhold
+// some.
 func (w *world) judgeMargin(r *recovery, d *data) {
-	if r.plan.verdict != restore.Guarded {
+	if r.plan.decision != restore.Guarded {
 		return
 	}
 	last, want := at(d.wrote), int64(0)
@@ -307,11 +308,11 @@ func (w *world) judgeWin(r *recovery, d *data, t *win, known map[identity]bool) 
 		w.stats["reported grants that became holes"]++
 	case t.two, w.ledger.refunded[t.Campaign]:
 		w.stats["grants of a second primary"]++
-	case r.plan.verdict == restore.Guarded && (t.Seq > r.plan.tops[t.Epoch] || d.twin(t)):
+	case r.plan.decision == restore.Guarded && (t.Seq > r.plan.tops[t.Epoch] || d.twin(t)):
 		w.stats["reported grants beyond the margin"]++
 	default:
-		w.fail("shard %d opens (verdict %d) without packet %d of %s, seq %d, which is not withheld: granted to %s",
-			t.Shard, r.plan.verdict, t.Packet, t.Campaign, t.Seq, t.User)
+		w.fail("shard %d opens (decision %d) without packet %d of %s, seq %d, which is not withheld: granted to %s",
+			t.Shard, r.plan.decision, t.Packet, t.Campaign, t.Seq, t.User)
 	}
 	t.lost = true
 }

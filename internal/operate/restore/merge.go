@@ -26,12 +26,12 @@ type Known struct {
 	Moved bool
 }
 
-// Claims has what Merge compares each grant with, besides the other grants.
-type Claims struct {
+// Constraints has what Merge compares each grant with, besides the other grants.
+type Constraints struct {
 	// Passed reports whether a grant's seq is not above the intact seq.
 	Passed func(g *hongbao.Grant) bool
-	// Held has the grants that stay in any case: receipts up to the intact seq, and receipts on other places.
-	Held []hongbao.Grant
+	// Fixed has the grants that stay in any case: receipts up to the intact seq, and receipts on other places.
+	Fixed []hongbao.Grant
 	// Withheld reports whether an earlier restore has withheld this packet.
 	Withheld func(campaign string, packet int64) bool
 	// LeftOut reports whether an earlier opening left out this grant, which belongs to a campaign with several places.
@@ -55,7 +55,7 @@ type holder struct{ campaign, user, request string }
 // has paid. One seq has one grant, and a second grant with that seq moves. A grant up to the intact seq also moves if
 // its packet is withheld, because its old seq already counts as done. Any other grant up to the intact seq loses,
 // because it has already lost its packet.
-func Merge(known []Known, c Claims) (kept, lost []Known) {
+func Merge(known []Known, c Constraints) (kept, lost []Known) {
 	known = slices.Clone(known)
 	slices.SortStableFunc(known, func(a, b Known) int {
 		return cmp.Or(cmp.Compare(min(a.From, Redis), min(b.From, Redis)), cmp.Compare(b.Epoch, a.Epoch),
@@ -69,8 +69,8 @@ func Merge(known []Known, c Claims) (kept, lost []Known) {
 		requests[holder{g.Campaign, g.User, g.RequestID}] = true
 		users[holder{g.Campaign, g.User, ""}]++
 	}
-	for i := range c.Held {
-		take(&c.Held[i])
+	for i := range c.Fixed {
+		take(&c.Fixed[i])
 	}
 	for _, k := range known {
 		rival, dealt := packets[packet{k.Campaign, k.Packet}]

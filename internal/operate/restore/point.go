@@ -23,8 +23,8 @@ const (
 	Patience = Young
 )
 
-// Found is the state in which a recoverer finds the shard.
-type Found struct {
+// ShardState is the state in which a recoverer finds the shard.
+type ShardState struct {
 	Seq int64
 	// Certain is the last seq that was written at least Overlap before Redis' last write before the freeze.
 	Certain int64
@@ -38,7 +38,7 @@ type Found struct {
 
 // Intact returns the intact seq: up to it Redis certainly has every event that was granted. Redis' later events are
 // evidence like that of other sources. A server that was promoted twice may have granted them in place of lost events.
-func Intact(f Found) int64 {
+func Intact(f ShardState) int64 {
 	intact := f.Seq
 	if !f.OnePromotion {
 		intact = min(intact, f.Certain)

@@ -25,20 +25,20 @@ type recovery struct {
 
 // plan is what a recoverer has read and decided.
 type plan struct {
-	verdict restore.Verdict
-	guard   restore.Guard
-	margin  int64
-	sent    []int // witnesses that have sent everything
-	seen    sight
-	known   []restore.Known
-	kept    map[string]map[int64]restore.Known
-	through map[string]int64 // last packet that a source knows as dealt, by campaign
-	tops    map[int64]int64  // highest seq that any process saw, by epoch
-	last    int64
-	owned   []sight // known events that are not restored
-	spans   []span
-	steps   map[string][]restore.Step
-	closes  []string
+	decision restore.Decision
+	guard    restore.Guard
+	margin   int64
+	sent     []int // witnesses that have sent everything
+	seen     sight
+	known    []restore.Known
+	kept     map[string]map[int64]restore.Known
+	through  map[string]int64 // last packet that a source knows as dealt, by campaign
+	tops     map[int64]int64  // highest seq that any process saw, by epoch
+	last     int64
+	owned    []sight // known events that are not restored
+	spans    []span
+	steps    map[string][]restore.Step
+	closes   []string
 }
 
 // span is a restore.Span for all campaigns. through has Span.Through by campaign.
@@ -107,7 +107,7 @@ func (r *recovery) take() bool {
 			direct: s.promoted && s.token != d.opened && d.history != "" && s.before == d.history ||
 				was.direct && s.promoted && s.token != was.token && s.before == was.history,
 		}
-		found := restore.Found{Seq: d.seq, Certain: d.certain(), OnePromotion: now.direct}
+		found := restore.ShardState{Seq: d.seq, Certain: d.certain(), OnePromotion: now.direct}
 		if was.attempt != "" && r.bug != "after an unfinished restore, meta.seq is taken as the intact seq" {
 			found.Floors = append(found.Floors, was.intact) // it may have written events above its floor
 		}
@@ -276,11 +276,11 @@ func (r *recovery) collect() bool {
 			wrote = at(r.now)
 		}
 		e.Silent = restore.Silent(lines, wrote)
-		r.plan.verdict = restore.Decide(e)
+		r.plan.decision = restore.Decide(e)
 		if r.bug == "opening before restoring" {
-			r.plan.verdict = restore.Exact
+			r.plan.decision = restore.Exact
 		}
-		if v := r.plan.verdict; v == restore.Exact || v == restore.Guarded {
+		if v := r.plan.decision; v == restore.Exact || v == restore.Guarded {
 			break
 		}
 		if !r.wait("collect") {

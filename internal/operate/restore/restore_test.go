@@ -13,7 +13,7 @@ import (
 
 func TestIntact(t *testing.T) {
 	t.Parallel()
-	f := restore.Found{Seq: 30, Certain: 20}
+	f := restore.ShardState{Seq: 30, Certain: 20}
 	require.Equal(t, int64(20), restore.Intact(f))
 	f.Floors = []int64{25, 15}
 	require.Equal(t, int64(15), restore.Intact(f), "a later opening has replaced the rest")
@@ -32,7 +32,7 @@ func TestHoles(t *testing.T) {
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	all := restore.Evidence{Lines: true, Patience: restore.Patience}
-	for want, change := range map[restore.Verdict]func(e *restore.Evidence){
+	for want, change := range map[restore.Decision]func(e *restore.Evidence){
 		restore.Exact:   func(*restore.Evidence) {},
 		restore.Wait:    func(e *restore.Evidence) { e.Silent, e.Waited = 1, restore.Patience-1 },
 		restore.Guarded: func(e *restore.Evidence) { e.Lines, e.Waited = false, restore.Patience },
@@ -54,8 +54,8 @@ func grantOf(seq, epoch, packet int64, user, request string) hongbao.Grant {
 
 func TestMerge(t *testing.T) {
 	t.Parallel()
-	claims := restore.Claims{
-		Passed: func(g *hongbao.Grant) bool { return g.Seq <= 10 }, Held: []hongbao.Grant{grantOf(9, 1, 1, "u1", "r1")},
+	claims := restore.Constraints{
+		Passed: func(g *hongbao.Grant) bool { return g.Seq <= 10 }, Fixed: []hongbao.Grant{grantOf(9, 1, 1, "u1", "r1")},
 		Withheld: func(_ string, packet int64) bool { return packet == 3 },
 		LeftOut:  func(g *hongbao.Grant) bool { return g.User == "gone" },
 		Limit:    func(string) int64 { return 1 },

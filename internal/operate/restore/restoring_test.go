@@ -36,7 +36,7 @@ func (r *recovery) here() (specs []*spec) {
 // merge is step 5: it merges the known grants.
 func (r *recovery) merge() bool {
 	d := r.s.data
-	claims := restore.Claims{
+	claims := restore.Constraints{
 		Passed:  func(g *hongbao.Grant) bool { return g.Seq <= r.m.intact },
 		LeftOut: r.missed,
 		Limit:   func(id string) int64 { return int64(r.spec(id).limit) },
@@ -48,7 +48,7 @@ func (r *recovery) merge() bool {
 	for _, n := range r.nodes {
 		for _, g := range n.up.data.receipts() {
 			if n != r.n || g.Seq <= r.m.intact {
-				claims.Held = append(claims.Held, g)
+				claims.Fixed = append(claims.Fixed, g)
 			}
 		}
 	}
@@ -68,7 +68,7 @@ func (r *recovery) merge() bool {
 		}
 	}
 	r.number(kept, last)
-	r.note(r.a, "merge", fmt.Sprintf("%+v", r.m), "verdict", r.plan.verdict, "tops", r.plan.tops, "seen", r.plan.seen,
+	r.note(r.a, "merge", fmt.Sprintf("%+v", r.m), "decision", r.plan.decision, "tops", r.plan.tops, "seen", r.plan.seen,
 		"sent", r.plan.sent, d.lines, d.wrote, d.frozenAt)
 	r.plan.spans = r.spans(owned)
 	r.guard()
@@ -86,7 +86,7 @@ func (r *recovery) guard() {
 	}
 	lost := r.lost()
 	r.plan.guard = restore.GuardOf(restore.Doubt{
-		Silent: r.plan.verdict == restore.Guarded, Walks: holes && wide, Lost: lost, Margin: r.margin,
+		Silent: r.plan.decision == restore.Guarded, Walks: holes && wide, Lost: lost, Margin: r.margin,
 	})
 	if r.bug == "a margin only for a known loss" && !lost {
 		r.plan.guard = restore.None

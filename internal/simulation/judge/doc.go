@@ -28,6 +28,13 @@ type Facts struct {
 	// person has decided about all withheld packets, so none of them was told to a user.
 	Above   map[string]int64
 	Decided bool
+	// TopicAgain says that the topic was deleted and made again, so it may lack what subscribers handled.
+	TopicAgain bool
+	// SinkMoves says that sink kafka came or went: the topic may lack what it does not owe. By shard, OwedAfter has a seq
+	// after which it owes everything; nil if no such seq is known.
+	SinkMoves bool
+	OwedAfter map[int]int64
+	Twice     *Twice // nil: nobody has put a packet back
 }
 
 // Findings are what the judge finds.
@@ -36,4 +43,5 @@ type Findings struct {
 	Missing []string // must not be once everything is final
 	Losses  []string // is missing, and a report names it
 	Unpaid  int64    // told packets that the ledger lacks after an accepted loss
+	NotOwed int64    // grants that the topic lacks and sink kafka does not owe, counted for each place that has them
 }

@@ -40,6 +40,7 @@ type verdict struct {
 	redis  map[packet]*grant
 	held   map[string]*held
 	money  map[string]*money
+	owed   owed
 }
 
 // wrong notes what must never be.
@@ -73,6 +74,13 @@ func (j *Judge) Judge(ctx context.Context, facts *Facts) (*Findings, error) {
 		return nil, err
 	}
 	v.money = campaigns
+	effects, err := j.readHandled(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if v.owed, err = j.readOwed(ctx); err != nil {
+		return nil, err
+	}
 	if err := j.readTopic(ctx); err != nil {
 		return nil, err
 	}
@@ -97,6 +105,16 @@ func (j *Judge) Judge(ctx context.Context, facts *Facts) (*Findings, error) {
 	}
 	v.toldRules()
 	v.storeRules()
+	if j.rows != nil {
+		v.effectRules(effects)
+	}
+	if t := facts.Twice; t != nil {
+		quarantine, err := j.readQuarantine(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		v.twiceRules(quarantine, j.records(), v.held[t.Campaign].receipts)
+	}
 	for _, c := range facts.Campaigns {
 		if campaigns[c.ID] == nil {
 			v.wrong("the ledger has no campaign %s", c.ID)
@@ -124,6 +142,7 @@ func (v *verdict) once(place string, grants []grant, to map[packet]*grant) {
 	for i := range grants {
 		g := &grants[i]
 		switch was := to[g.packet()]; {
+		case v.twice(g.packet()) && was != nil && was.User != g.User && was.Amount == g.Amount:
 		case was == nil:
 			to[g.packet()] = g
 		case place == theTopic && v.lost[g.Campaign] && same(was, g):
@@ -143,7 +162,7 @@ func (v *verdict) toldRules() {
 		w := &v.facts.Told[i]
 		t := &grant{Campaign: w.Campaign, User: w.User, Request: w.Request, Packet: w.Packet, Amount: w.Amount,
 			Shard: w.Shard, Seq: w.Seq}
-		if user, has := owner[t.packet()]; has && user != t.User {
+		if user, has := owner[t.packet()]; has && user != t.User && !v.twice(t.packet()) {
 			v.wrong("%s and %s were told one packet: %v", user, t.User, t)
 		}
 		owner[t.packet()] = t.User
@@ -190,6 +209,9 @@ func (v *verdict) storeRules() {
 
 // everywhere demands that all places have a grant with the same facts.
 func (v *verdict) everywhere(why string, g *grant) {
+	if v.twice(g.packet()) {
+		return
+	}
 	for _, place := range []struct {
 		name   string
 		grants map[packet]*grant
@@ -198,6 +220,8 @@ func (v *verdict) everywhere(why string, g *grant) {
 			continue // the campaign leaves Redis
 		}
 		switch has := place.grants[g.packet()]; {
+		case has == nil && place.name == theTopic && v.mayLack(g):
+			v.NotOwed++
 		case has == nil:
 			v.missing(g.Campaign, "%s, and not in %s: %v", why, place.name, g)
 		case !same(has, g):
@@ -232,6 +256,9 @@ func (v *verdict) sums(c Campaign, m *money, grants []grant) {
 	if n != m.grants || amount != m.granted || m.funded != c.Total || m.packets != c.Packets {
 		v.wrong("the ledger's sums of %s are %+v, its grants are %d with %d", c.ID, *m, n, amount)
 	}
+	if m.refunds > 1 || m.moved != m.refunded || m.ended() != (m.refunds == 1) {
+		v.wrong("%s is %s, %d are refunded, and %d transfers of %d went to its sponsor", c.ID, m.state, m.refunded, m.refunds, m.moved)
+	}
 	if m.ended() {
 		if amount+m.refunded != c.Total {
 			v.wrong("%s has %d, %d are granted and %d refunded", c.ID, c.Total, amount, m.refunded)
@@ -241,6 +268,9 @@ func (v *verdict) sums(c Campaign, m *money, grants []grant) {
 	packets, all := n, amount+m.refunded
 	for _, part := range []map[int64]int64{v.held[c.ID].stock, v.held[c.ID].withheld} {
 		for number, amount := range part {
+			if p := (packet{c.ID, number}); v.twice(p) && v.ledger[p] != nil {
+				continue // nobody has won it again
+			}
 			packets, all = packets+1, all+amount
 			if g := v.ledger[packet{c.ID, number}]; g != nil {
 				v.missing(c.ID, "Redis still has a packet that is paid: %v", g)

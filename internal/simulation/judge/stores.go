@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -24,11 +23,13 @@ type Stores struct {
 	Topic        string
 	Partitions   int
 	Ledger       string // path of the SQLite file
+	Rows         string // the same of the subscribers; "" if nobody subscribes
 }
 
 // Judge reads the stores.
 type Judge struct {
 	db     *sql.DB
+	rows   *sql.DB // nil without subscribers
 	rdb    *redis.Client
 	kafka  *kgo.Client
 	topic  string
@@ -54,8 +55,7 @@ type grant struct {
 
 // Open connects to the stores.
 func Open(s *Stores) (*Judge, error) {
-	file := url.URL{Scheme: "file", OmitHost: true, Path: s.Ledger, RawQuery: "mode=rw&_pragma=busy_timeout(5000)"}
-	db, err := sql.Open("sqlite", file.String())
+	db, err := openFile(s.Ledger)
 	if err != nil {
 		return nil, fmt.Errorf("open the ledger: %w", err)
 	}
@@ -68,8 +68,12 @@ func Open(s *Stores) (*Judge, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the topic: %w", err), db.Close())
 	}
-	return &Judge{db: db, kafka: client, topic: s.Topic,
-		rdb: redis.NewClient(&redis.Options{Addr: s.Redis, Dialer: s.Dial, ContextTimeoutEnabled: true})}, nil
+	j := &Judge{db: db, kafka: client, topic: s.Topic,
+		rdb: redis.NewClient(&redis.Options{Addr: s.Redis, Dialer: s.Dial, ContextTimeoutEnabled: true})}
+	if s.Rows != "" {
+		j.rows, err = openFile(s.Rows)
+	}
+	return j, err
 }
 
 // Close closes the connections.
@@ -77,6 +81,9 @@ func (j *Judge) Close() {
 	j.kafka.Close()
 	_ = j.rdb.Close()
 	_ = j.db.Close()
+	if j.rows != nil {
+		_ = j.rows.Close()
+	}
 }
 
 // quietTopic is how long the topic must have nothing new, to be read whole.
@@ -121,6 +128,7 @@ func header(r *kgo.Record, key string) string {
 type money struct {
 	packets, funded, granted, grants, refunded int64
 	state                                      string
+	refunds, moved                             int64 // transfers to the sponsor, and their sum
 }
 
 // ended reports whether the campaign was refunded. Its stock and its withheld packets went back to the sponsor.
@@ -149,7 +157,10 @@ func (j *Judge) readLedger(ctx context.Context) (grants []grant, campaigns map[s
 		return nil, nil, err
 	}
 	campaigns = map[string]*money{}
-	totals, err := tx.QueryContext(ctx, `SELECT id, packets, funded, granted, grants, refunded, state FROM campaign`)
+	totals, err := tx.QueryContext(ctx, `SELECT id, packets, funded, granted, grants, refunded, state,
+		(SELECT COUNT(*) FROM transfer AS t WHERE t.campaign = c.id AND t.kind = 'refund'),
+		(SELECT COALESCE(SUM(amount), 0) FROM transfer AS t WHERE t.campaign = c.id AND t.kind = 'refund')
+		FROM campaign AS c`)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the campaigns: %w", err)
 	}
@@ -157,7 +168,8 @@ func (j *Judge) readLedger(ctx context.Context) (grants []grant, campaigns map[s
 	for totals.Next() {
 		var id string
 		m := money{}
-		if err := totals.Scan(&id, &m.packets, &m.funded, &m.granted, &m.grants, &m.refunded, &m.state); err != nil {
+		if err := totals.Scan(&id, &m.packets, &m.funded, &m.granted, &m.grants, &m.refunded, &m.state, &m.refunds,
+			&m.moved); err != nil {
 			return nil, nil, err
 		}
 		campaigns[id] = &m

@@ -22,8 +22,8 @@ type Claims interface {
 	Release(ctx context.Context, shard int, c stream.Claim) error
 }
 
-// Terms are constant facts about a campaign that its messages need.
-type Terms struct {
+// CampaignFacts are constant facts about a campaign that its messages need.
+type CampaignFacts struct {
 	// Currency is empty if the campaign's packets have no value.
 	Currency string
 	// Codes reports whether every packet has a code.
@@ -34,7 +34,7 @@ type Terms struct {
 type Campaigns interface {
 	// Terms returns the terms of a campaign that has grants on the shard. It returns false if the campaign is unknown.
 	// It is called for every batch, so it should cache.
-	Terms(ctx context.Context, shard int, campaign string) (Terms, bool, error)
+	Terms(ctx context.Context, shard int, campaign string) (CampaignFacts, bool, error)
 	// Codes returns the codes of packets that were granted on the shard, in the order of packets. "" means that a
 	// packet certainly has no code.
 	Codes(ctx context.Context, shard int, campaign string, packets []int64) ([]string, error)

@@ -159,7 +159,7 @@ func (l *Log) fence(ctx context.Context, partition int, n numbers) (int64, error
 		b.start(n, ms)
 		b.addFence(n, ms)
 		sent := l.send(ctx, partition, b.finish(), func(bool) error { return nil })
-		switch sent.verdict {
+		switch sent.outcome {
 		case appended:
 			return sent.base, nil
 		case fenced, lookBack: // send one more, with a new id, to get an offset
@@ -175,7 +175,7 @@ func (l *Log) fence(ctx context.Context, partition int, n numbers) (int64, error
 			return 0, hongbao.Outagef(hongbao.ClassUnknown, "sending a fence record to %s: no conclusive answer in time: %w",
 				l.where(partition), sent.err)
 		case tooMuch, refused, absent:
-			return 0, l.sinkError("sending a fence record to "+l.where(partition), sent.verdict, sent.err)
+			return 0, l.sinkError("sending a fence record to "+l.where(partition), sent.outcome, sent.err)
 		}
 	}
 }

@@ -150,7 +150,7 @@ func (l *Log) ask(ctx context.Context, what string, question func(context.Contex
 		if hongbao.ClassOf(err) == hongbao.ClassBroken {
 			return err
 		}
-		v := verdictOf(err)
+		v := outcomeOf(err)
 		if v == refused {
 			return l.sinkError(what, v, err)
 		}
@@ -164,7 +164,7 @@ func (l *Log) ask(ctx context.Context, what string, question func(context.Contex
 }
 
 // sinkError returns a Broken error: the whole sink is refused, not one grant.
-func (l *Log) sinkError(what string, v verdict, err error) error {
+func (l *Log) sinkError(what string, v sendOutcome, err error) error {
 	hint := "look at the topic's and the broker's configuration and log"
 	switch {
 	case v == absent:

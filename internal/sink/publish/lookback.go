@@ -12,7 +12,8 @@ import (
 )
 
 // lookBack settles a claim whose batch the broker can't identify by its numbers any more. It reads the log from the
-// offset that the claim noted. If all events are there, it completes the claim. If none is, it sends a fence record
+// offset that the claim noted, or from the first record with the batch's time: in a topic that was made again, the
+// batch may be before that offset. If all events are there, it completes the claim. If none is, it sends a fence record
 // with the next epoch, so that the broker refuses every late copy. All in-sync replicas acknowledge the fence record,
 // so after it no earlier record can be hidden. If the events are still missing, it releases the claim, and the events
 // are claimed again.
@@ -53,10 +54,10 @@ func (p *Publisher) releaseMissing(ctx context.Context, s *slot, c *call, o *cla
 	s.batch.start(n, ms)
 	s.batch.addFence(n, ms)
 	sent := p.send(attempt, s, born, s.batch.finish())
-	switch sent.verdict {
+	switch sent.outcome {
 	case appended:
 	case refused, absent:
-		return p.sinkError("sending a fence record to "+p.where(s.partition), sent.verdict, sent.err)
+		return p.sinkError("sending a fence record to "+p.where(s.partition), sent.outcome, sent.err)
 	case lookBack, fenced, tooMuch:
 		return hongbao.Errorf(hongbao.ClassBroken,
 			"%s refuses the fence record for producer %d, epoch %d: %w; the claim %s stays until a person decides",
@@ -83,7 +84,8 @@ func (p *Publisher) releaseMissing(ctx context.Context, s *slot, c *call, o *cla
 // search is the progress of searching the log for the batch of one claim. The slot keeps it, so that several calls of
 // Handle can share the reading of a long log.
 type search struct {
-	next int64              // every offset from the noted one up to this one was read
+	next int64              // every offset from the first one of the search up to this one was read
+	back bool               // next was compared with the batch's time
 	seen map[int64]struct{} // seqs of the batch that were found
 }
 
@@ -114,11 +116,18 @@ func (p *Publisher) reach(ctx context.Context, s *slot, o *claimed, progress *se
 		if !s.knewBack(st) {
 			return b, p.logWentBackError(s, progress.next, "its end is at offset "+decimal(b.end))
 		}
-		*progress = search{next: b.start, seen: make(map[int64]struct{})} // the batch may be anywhere in the new log
+		*progress = search{next: b.start, back: true, seen: make(map[int64]struct{})} // it may be anywhere in the new log
 	}
 	if b.start > progress.next {
 		return b, p.waits(o, "the log begins at offset "+decimal(b.start)+
 			" only: retention removed the part that may have contained it")
+	}
+	if !progress.back {
+		first, err := p.offsetAt(ctx, st.partition, time.UnixMilli(st.ms), b)
+		if err != nil {
+			return b, err
+		}
+		progress.next, progress.back = min(progress.next, first), true
 	}
 	return b, nil
 }

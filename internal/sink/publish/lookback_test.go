@@ -206,6 +206,35 @@ func TestTopicDeletedAndMadeAgainIsNoticed(t *testing.T) {
 	})
 }
 
+// The batch is in a topic that was made again, before the offset that its claim noted in the old one. The new log is
+// longer than the old one was, and this worker has seen neither.
+func TestBatchBeforeItsNotedOffset(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	g, _ := orphan(t, b, 3, swallow)
+	var batch []*kgo.Record
+	readPartition(t.Context(), t, &b.cfg, 0, bounds{0, 7}, func(r *kgo.Record) {
+		if e, err := decodeKgo(r); err == nil && e.Grant.Shard == 0 {
+			batch = append(batch, &kgo.Record{Topic: r.Topic, Partition: r.Partition, Key: r.Key, Value: r.Value,
+				Headers: r.Headers, Timestamp: r.Timestamp})
+		}
+	})
+	require.Len(t, batch, 3)
+	require.NoError(t, b.broker.DeleteTopic(testTopic))
+	require.NoError(t, b.broker.CreateTopic(testTopic, 2, nil))
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.cfg.Brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	require.NoError(t, err)
+	defer client.Close()
+	require.NoError(t, client.ProduceSync(t.Context(), batch...).FirstErr())
+	fresh, _ := b.worker(t)
+	others := b.store.grants(2, 60, decided)
+	require.Nil(t, fresh.Handle(t.Context(), others))
+	p, _ := forgetful(t, b)
+	require.Nil(t, p.Handle(t.Context(), g))
+	require.EqualValues(t, 1, p.Stats().FoundInLog)
+	requireOneCopy(t, &b.cfg, others, g)
+}
+
 func TestEntriesGoneFromTheStream(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]fate{"arrived": swallow, "did not arrive": deferred} {

@@ -122,7 +122,7 @@ func TestHeldClaimsAreLeftAlone(t *testing.T) {
 	b.store.held = 1
 	errs := p.Handle(t.Context(), g)
 	requireClass(t, errs, 3, hongbao.ClassTransient, false)
-	require.True(t, hongbao.IsHeld(errs[0]), "it costs no attempt")
+	require.True(t, hongbao.IsWaiting(errs[0]), "it costs no attempt")
 	require.Nil(t, p.slots[0].session, "the answer may be to a repeated call whose first run stored the claim")
 }
 

@@ -103,7 +103,7 @@ func (p *Publisher) Handle(ctx context.Context, grants []hongbao.Grant) []error 
 	defer s.unlock()
 	for idle := 0; len(c.left) > 0; idle++ {
 		if idle == maxIdleRounds {
-			c.fail(hongbao.Heldf("claims of %s change owners too fast: gave up after %d rounds", p.where(s.partition),
+			c.fail(hongbao.Waitingf("claims of %s change owners too fast: gave up after %d rounds", p.where(s.partition),
 				maxIdleRounds))
 			break
 		}
@@ -139,13 +139,13 @@ func (p *Publisher) publish(ctx context.Context, s *slot, c *call) error {
 	}
 	sent := p.send(attempt, s, b.born, b.raw)
 	switch {
-	case sent.verdict == appended:
+	case sent.outcome == appended:
 		return p.complete(ctx, s, c, b, sent.base)
-	case sent.verdict == lookBack:
+	case sent.outcome == lookBack:
 		return c.ownOnly(&b.claim, p.lookBack(ctx, s, c, &b.claimed))
-	case sent.verdict == fenced: // another worker has the claim; the next round shows its state
+	case sent.outcome == fenced: // another worker has the claim; the next round shows its state
 		return nil
-	case !sent.unsure && (sent.verdict == tooMuch || sent.verdict == refused || sent.verdict == absent):
+	case !sent.unsure && (sent.outcome == tooMuch || sent.outcome == refused || sent.outcome == absent):
 		return p.giveBack(ctx, s, c, b, sent)
 	}
 	return p.undecided(s, sent)

@@ -77,8 +77,8 @@ func (p *Publisher) resolveAll(ctx context.Context, s *slot, c *call, a *stream.
 			return err
 		}
 	}
-	if a.Held > 0 {
-		return hongbao.Heldf("a live worker has %d claims for %s", a.Held, p.where(s.partition))
+	if a.LiveClaims > 0 {
+		return hongbao.Waitingf("a live worker has %d claims for %s", a.LiveClaims, p.where(s.partition))
 	}
 	return nil
 }
@@ -110,8 +110,8 @@ func (p *Publisher) giveBack(ctx context.Context, s *slot, c *call, b *push, sen
 	switch {
 	case err != nil:
 		return err
-	case sent.verdict != tooMuch:
-		return p.sinkError("sending to "+p.where(s.partition), sent.verdict, sent.err)
+	case sent.outcome != tooMuch:
+		return p.sinkError("sending to "+p.where(s.partition), sent.outcome, sent.err)
 	case !released:
 		return nil
 	}

@@ -252,7 +252,7 @@ func TestKafkaTopicDeletedAndMadeAgain(t *testing.T) {
 	require.NoError(t, err)
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		_, err := p.bounds(t.Context(), 0)
-		return verdictOf(err) == absent
+		return outcomeOf(err) == absent
 	}, "the topic is gone")
 	g := b.store.grants(0, 20, decided)
 	requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassBroken, false)

@@ -47,7 +47,7 @@ func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim stream.
 		return err
 	}
 	sent := p.send(attempt, s, born, raw)
-	switch sent.verdict {
+	switch sent.outcome {
 	case appended:
 		if err := p.checkOffset(s, &st, sent.base); err != nil {
 			return err
@@ -61,7 +61,7 @@ func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim stream.
 		if errors.Is(sent.err, kafka.InvalidTimestamp) { // older than message.timestamp.before.max.ms
 			return p.lookBack(ctx, s, c, &claimed{st, claim})
 		}
-		return p.sinkError("sending a stored batch to "+p.where(s.partition), sent.verdict, sent.err)
+		return p.sinkError("sending a stored batch to "+p.where(s.partition), sent.outcome, sent.err)
 	case again:
 	}
 	return p.undecided(s, sent)

@@ -12,7 +12,7 @@ var errStale = errors.New("this process slept: the claim is older than MaxClaimA
 
 // sendResult is the result of sending a batch once or several times.
 type sendResult struct {
-	verdict verdict
+	outcome sendOutcome
 	base    int64 // offset of the first record, if appended
 	err     error // error of the last response
 	// unsure says that an earlier request may have appended the batch, whatever the last response says.
@@ -32,7 +32,7 @@ func (p *Publisher) send(ctx context.Context, s *slot, born time.Time, raw []byt
 		}
 		return nil
 	})
-	if r.unsure || r.verdict == again {
+	if r.unsure || r.outcome == again {
 		s.batch.forget()
 	}
 	return r
@@ -47,12 +47,12 @@ func (l *Log) send(ctx context.Context, partition int, raw []byte, may func(repe
 			return r
 		}
 		if err := may(r.err != nil); err != nil {
-			r.verdict, r.err = again, err
+			r.outcome, r.err = again, err
 			return r
 		}
 		r.base, r.err = l.produce(ctx, partition, raw)
-		r.verdict = verdictOf(r.err)
-		switch r.verdict {
+		r.outcome = outcomeOf(r.err)
+		switch r.outcome {
 		case again:
 			r.unsure = true
 		case absent:
@@ -61,7 +61,7 @@ func (l *Log) send(ctx context.Context, partition int, raw []byte, may func(repe
 		}
 		if !retry.Pause(ctx, wait.NextBackOff()) {
 			if !errors.Is(ctx.Err(), context.DeadlineExceeded) { // cancelled: the topic may be absent only briefly
-				r.verdict = again
+				r.outcome = again
 			}
 			return r
 		}

@@ -119,19 +119,19 @@ func (p *Publisher) sendFence(ctx context.Context, s *slot, open *session, what 
 	add(open.numbers, born.UnixMilli())
 	sent := p.send(attempt, s, born, s.batch.finish())
 	switch {
-	case sent.verdict == appended:
+	case sent.outcome == appended:
 		s.last = &ownRecord{sent.base, open.numbers}
 		open.sequence++
 		open.end, open.known = max(open.end, sent.base+1), p.now()
 		open.announced, open.asked = born, map[int]bool{}
 		return nil
-	case sent.verdict == lookBack || sent.verdict == fenced:
+	case sent.outcome == lookBack || sent.outcome == fenced:
 		return hongbao.Outagef(hongbao.ClassTransient, "%w; the next attempt uses a new one: %w", errProducer, sent.err)
-	case sent.verdict == again || sent.unsure:
+	case sent.outcome == again || sent.unsure:
 		return hongbao.Outagef(hongbao.ClassUnknown, "sending %s to %s: no conclusive answer in time: %w", what,
 			p.where(s.partition), sent.err)
 	}
-	return p.sinkError("sending "+what+" to "+p.where(s.partition), sent.verdict, sent.err)
+	return p.sinkError("sending "+what+" to "+p.where(s.partition), sent.outcome, sent.err)
 }
 
 // checkEpoch returns an error if the ledger has a later epoch of the shard than the batch. Two cases are safe. A

@@ -229,7 +229,7 @@ func (x *storeShard) claim(id string, events []stream.SeqRange, payload string, 
 		}
 	}
 	if len(open) > 0 && held > 0 {
-		a.Held = held
+		a.LiveClaims = held
 		return a
 	}
 	for id := range open {

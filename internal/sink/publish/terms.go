@@ -35,7 +35,7 @@ func (p *Publisher) withTerms(ctx context.Context, grants []hongbao.Grant) (out 
 	out, without = slices.Clone(grants), map[int]error{}
 	uncoded := map[string][]int{} // indexes of the grants that need a code, by campaign
 	var id string
-	var terms Terms
+	var terms CampaignFacts
 	var known bool
 	for i := range out {
 		g := &out[i]

@@ -47,7 +47,7 @@ func (h *Handler) booked(ctx context.Context, reference string) (b Booked, found
 		return Booked{}, false, hongbao.Outagef(hongbao.ClassTransient, "ask for credit %s: %w", reference, err)
 	}
 	body, r := h.get(ctx, reference)
-	switch r.verdict {
+	switch r.outcome {
 	case NotSent:
 		return b, false, nil
 	case Unknown:

@@ -23,7 +23,7 @@ func TestRecordBooked(t *testing.T) {
 			if pending {
 				b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) { drop(w) })
 				require.NotNil(t, newHandler(t, b, l, func(c *Config) { c.Repeats = 0 }).Handle(t.Context(), grants(1, 1)))
-				require.True(t, hongbao.IsHeld(newHandler(t, b, l, final).RecordBooked(t.Context(), g)), "its worker may be active")
+				require.True(t, hongbao.IsWaiting(newHandler(t, b, l, final).RecordBooked(t.Context(), g)), "its worker may be active")
 				l.died()
 				sent = b.all()
 			}

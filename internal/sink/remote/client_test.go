@@ -114,9 +114,9 @@ func TestNothingIsSentTwiceInSecret(t *testing.T) {
 		t.Cleanup(h.Close)
 		list := grants(1, 2)
 		one, two := &item{grant: &list[0], credit: wire(&list[0])}, &item{grant: &list[1], credit: wire(&list[1])}
-		require.Equal(t, Done, h.post(t.Context(), one).verdict)
+		require.Equal(t, Done, h.post(t.Context(), one).outcome)
 		r := h.post(t.Context(), two)
-		require.Equal(t, Unknown, r.verdict, "%v", r.err)
+		require.Equal(t, Unknown, r.outcome, "%v", r.err)
 		require.EqualValues(t, 2, bodies.Load(), "the second request was sent once")
 	})
 	t.Run("a plain client", func(t *testing.T) { // shows that the test above can fail
@@ -177,11 +177,11 @@ func TestVerdicts(t *testing.T) {
 		case 401, 403, 404, 405, 406, 411, 413, 414, 415, 421, 431:
 			want, wantBlind = NotSent, NotSent
 		}
-		require.Equal(t, want, cfg.verdictOf(status, ""), "%d", status)
-		require.Equal(t, wantBlind, blind.verdictOf(status, ""), "%d", status)
+		require.Equal(t, want, cfg.outcomeOf(status, ""), "%d", status)
+		require.Equal(t, wantBlind, blind.outcomeOf(status, ""), "%d", status)
 	}
-	require.Equal(t, Unknown, cfg.verdictOf(422, codeKeyReused))
-	require.Equal(t, Unknown, cfg.verdictOf(422, codeReferenceReused))
+	require.Equal(t, Unknown, cfg.outcomeOf(422, codeKeyReused))
+	require.Equal(t, Unknown, cfg.outcomeOf(422, codeReferenceReused))
 }
 
 // After a Retry-After, no goroutine sends requests until the pause is over.
@@ -250,7 +250,7 @@ func TestRefusedAltogether(t *testing.T) {
 		errs := newHandler(t, b, l).Handle(t.Context(), grants(1, 2))
 		for i, err := range errs {
 			require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
-			require.True(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "%v", err)
+			require.True(t, hongbao.IsWaiting(err) || hongbao.IsOutage(err), "%v", err)
 			require.NotEqual(t, hongbao.IsOutage(errs[1-i]), hongbao.IsOutage(err), "only the second refusal shows an outage")
 		}
 		require.Zero(t, l.left())

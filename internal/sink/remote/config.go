@@ -69,7 +69,7 @@ type Config struct {
 	// Done: the remote has the credits exactly as requested, so nothing is sent. It is allowed only for remotes that
 	// are not queryable. NotSent: at VerifiedAt, the remote did not have the credits, and no request was under way.
 	// They are sent again, unless their last request may have been sent after VerifiedAt.
-	Verified   Verdict
+	Verified   CreditOutcome
 	VerifiedAt time.Time
 
 	// How long a pending credit belongs to the worker that began to request it. After this time, another worker may find

@@ -16,7 +16,7 @@ type Ledger interface {
 	// same grants if they are in quarantine: those that are aside are neither requested nor recorded. before has the
 	// rows that were already pending; a row with Taken set now belongs to this call. After an error nothing was stored,
 	// unless its class is Unknown.
-	Begin(ctx context.Context, call payment.CreditCall, grants []hongbao.Grant) (held []payment.Held,
+	Begin(ctx context.Context, call payment.CreditCall, grants []hongbao.Grant) (held []payment.AlreadyInLedger,
 		before []payment.Pending, err error)
 	// Record durably records grants that the remote has certainly credited, and deletes their pending rows. It returns
 	// nil if all were recorded. Otherwise it returns one error for each grant, which is nil for a recorded grant. A

@@ -8,14 +8,14 @@
 // credit as described below, and records it.
 //
 // The remote credits each grant at most once, whatever it answers or fails to answer. Every response leads to one of
-// five verdicts (see the table in verdict.go):
+// five outcomes (see the table in outcome.go):
 //
 //   - DONE: the remote confirmed the credit and repeated our reference, account, currency and amount.
 //   - REJECTED: the remote will never book the credit, and the grant becomes a dead letter. The rejection of a retry
 //     says nothing about the earlier request, whose outcome stays UNKNOWN.
 //   - NOT_SENT: the remote certainly did nothing, so the request is sent again.
 //   - WAIT: the request must be retried later with the same key.
-//   - UNKNOWN: the remote may have booked the credit. Every response without another verdict is UNKNOWN.
+//   - UNKNOWN: the remote may have booked the credit. Every response without another outcome is UNKNOWN.
 //
 // Before the first request, the ledger stores the credit as pending, with the time of the ledger's clock. So a worker
 // that takes over knows what may have been sent, and since when, even if Redis has lost data. How UNKNOWN is resolved

@@ -44,7 +44,7 @@ func testKey(g *hongbao.Grant) string { return Key("prod", g.Campaign, g.Packet)
 
 func (b *fakeLedger) Begin(
 	_ context.Context, call payment.CreditCall, grants []hongbao.Grant,
-) (held []payment.Held, before []payment.Pending, err error) {
+) (held []payment.AlreadyInLedger, before []payment.Pending, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.unread != nil && !b.noted {
@@ -54,7 +54,7 @@ func (b *fakeLedger) Begin(
 	for _, g := range grants {
 		key := testKey(&g)
 		if has := b.recorded(&g); has != nil {
-			held = append(held, payment.Held{Grant: *has})
+			held = append(held, payment.AlreadyInLedger{Grant: *has})
 			delete(b.rows, key)
 			continue
 		}

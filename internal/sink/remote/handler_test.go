@@ -219,7 +219,7 @@ func TestTakenOver(t *testing.T) {
 			b.set(nil)
 			w2 := newHandler(t, b, l, change)
 			errs = w2.Handle(t.Context(), grants(1, 1))
-			require.True(t, hongbao.IsHeld(errs[0]), "the first worker may still be alive: %v", errs[0])
+			require.True(t, hongbao.IsWaiting(errs[0]), "the first worker may still be alive: %v", errs[0])
 			l.died()
 			errs = w2.Handle(t.Context(), grants(1, 4))
 			if name == "neither" {
@@ -356,8 +356,8 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	require.ErrorContains(t, cfg.Check(), "Margin")
 	cfg = testConfig("http://x")
 	require.NoError(t, cfg.Check())
-	for _, verdict := range []Verdict{Done, Rejected} { // not allowed for a queryable remote
-		cfg.Verified = verdict
+	for _, outcome := range []CreditOutcome{Done, Rejected} { // not allowed for a queryable remote
+		cfg.Verified = outcome
 		require.ErrorContains(t, cfg.Check(), "Verified")
 	}
 	cfg.Verified = NotSent

@@ -49,7 +49,7 @@ func (h *Handler) round(ctx context.Context, items []*item) (again []*item) {
 	default:
 		h.push(ctx, fresh)
 		for _, it := range fresh {
-			if it.outcome == outcomeOpen && it.last.verdict != NotSent { // the next call sends the others again
+			if it.outcome == outcomeOpen && it.last.outcome != NotSent { // the next call sends the others again
 				open = append(open, it)
 			}
 		}
@@ -154,7 +154,7 @@ func (h *Handler) mayBeBooked(it *item, p *payment.Pending, batch int64) bool {
 		return false
 	}
 	if !p.Taken {
-		it.err = hongbao.Heldf("credit %s was requested %s ago by a worker that may still be active", it.credit.Reference,
+		it.err = hongbao.Waitingf("credit %s was requested %s ago by a worker that may still be active", it.credit.Reference,
 			p.Idle)
 		return false
 	}
@@ -165,7 +165,7 @@ func (h *Handler) mayBeBooked(it *item, p *payment.Pending, batch int64) bool {
 			it.credit.Reference)
 		return false
 	}
-	it.outcome, it.last = outcomeOpen, result{verdict: Unknown, err: errAsked}
+	it.outcome, it.last = outcomeOpen, result{outcome: Unknown, err: errAsked}
 	return true
 }
 

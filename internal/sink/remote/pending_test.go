@@ -49,7 +49,7 @@ func TestAnotherWorkerWhileSending(t *testing.T) {
 				}
 				b.set(nil)
 				other := newHandler(t, b, l, change)
-				require.True(t, hongbao.IsHeld(other.Handle(t.Context(), grants(1, 1))[0]))
+				require.True(t, hongbao.IsWaiting(other.Handle(t.Context(), grants(1, 1))[0]))
 				if killed { // the first worker can't record the result
 					l.fails(ledgerDown)
 				}
@@ -255,11 +255,11 @@ func TestSweep(t *testing.T) {
 	require.True(t, hongbao.IsOutage(err))
 }
 
-// A sweep, or a person's verdict, has listed a pending credit. Before its row is deleted, the credit's worker requests
+// A sweep, or a person's outcome, has listed a pending credit. Before its row is deleted, the credit's worker requests
 // it again, and the answer is lost. The row stays, because "not booked" is older than that request.
 func TestRequestedAgainMeanwhile(t *testing.T) {
 	t.Parallel()
-	for _, how := range []string{"verdict", "sweep", "sweep that can't delete"} {
+	for _, how := range []string{"outcome", "sweep", "sweep that can't delete"} {
 		b, l := newBank(t), newBooks()
 		b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) { drop(w) })
 		h := newHandler(t, b, l, func(c *Config) { c.Repeats, c.QueryFinal = 0, time.Minute })
@@ -268,7 +268,7 @@ func TestRequestedAgainMeanwhile(t *testing.T) {
 		b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.book(c); drop(w) })
 		var errs []error
 		again := func() { errs = h.Handle(t.Context(), grants(1, 1)) }
-		if how != "verdict" {
+		if how != "outcome" {
 			b.afterQuery(func() {
 				if again(); how != "sweep" {
 					l.unforgotten = ledgerDown(nil)

@@ -29,18 +29,18 @@ func (h *Handler) conclude(it *item, r result, repeated bool) {
 	}
 	it.last = r
 	switch {
-	case r.verdict == Done:
+	case r.outcome == Done:
 		it.outcome, it.err = outcomeBooked, nil
-	case r.verdict == Rejected && repeated:
+	case r.outcome == Rejected && repeated:
 		it.rejected = &r
 		it.outcome, it.err = outcomeOpen, h.failed(it, hongbao.ClassUnknown, "was rejected as a repeat, and may be booked")
-	case r.verdict == Rejected:
+	case r.outcome == Rejected:
 		it.outcome = outcomeRejected
 		it.err = hongbao.Errorf(hongbao.ClassPermanent, "the remote refuses credit %s permanently: %w", it.credit.Reference,
 			r.err)
-	case r.verdict == NotSent && !repeated:
+	case r.outcome == NotSent && !repeated:
 		it.outcome, it.err = outcomeUnbooked, h.failed(it, hongbao.ClassTransient, "was not sent")
-	case r.verdict == Wait || r.verdict == NotSent:
+	case r.outcome == Wait || r.outcome == NotSent:
 		it.outcome, it.err = outcomeOpen, h.failed(it, hongbao.ClassTransient, "has to wait")
 	default:
 		it.outcome, it.err = outcomeOpen, h.failed(it, hongbao.ClassUnknown, "may or may not be booked")
@@ -55,9 +55,9 @@ func (h *Handler) failed(it *item, class hongbao.Class, how string) error {
 	case it.last.outage:
 		return hongbao.Outagef(class, "credit %s %s: %w", it.credit.Reference, how, it.last.err)
 	case it.last.late:
-		return hongbao.Heldf("credit %s %s: no request slot was free in time: %w", it.credit.Reference, how, it.last.err)
+		return hongbao.Waitingf("credit %s %s: no request slot was free in time: %w", it.credit.Reference, how, it.last.err)
 	case it.last.waits:
-		return hongbao.Heldf("credit %s %s, and no credit of another account has succeeded yet, so the refusal may concern "+
+		return hongbao.Waitingf("credit %s %s, and no credit of another account has succeeded yet, so the refusal may concern "+
 			"this account or all: %w",
 			it.credit.Reference, how, it.last.err)
 	}
@@ -136,15 +136,15 @@ func (h *Handler) lookUp(ctx context.Context, it *item) bool {
 		r = h.query(ctx, it)
 	}
 	switch {
-	case r.clash, r.verdict == NotSent && clashed:
+	case r.clash, r.outcome == NotSent && clashed:
 		it.last = r
 		h.conflict(it, fmt.Errorf("%w: the remote has a different credit under its key or reference", ErrContradiction))
-	case r.verdict == NotSent && (h.verifiedUnbooked(it) || h.cfg.QueryFinal > 0 &&
+	case r.outcome == NotSent && (h.verifiedUnbooked(it) || h.cfg.QueryFinal > 0 &&
 		h.now().Sub(h.lastSent(it)) >= h.cfg.QueryFinal):
 		it.last = r
 		h.unbooked(it, h.failed(it, hongbao.ClassTransient, "was not booked and never will be; it is sent again"))
-	case r.verdict == NotSent:
-		r.verdict = Unknown // not yet, perhaps
+	case r.outcome == NotSent:
+		r.outcome = Unknown // not yet, perhaps
 		h.conclude(it, r, true)
 		return false
 	default:
@@ -193,7 +193,7 @@ func (h *Handler) pushBatch(ctx context.Context, items []*item) {
 		items[i].sent = unsent == nil
 		if it := items[i]; r.bare && a.status != http.StatusOK { // one item may be the reason: request each alone
 			alone := h.post(ctx, it)
-			h.conclude(it, alone, alone.verdict == Rejected || mayFollowBooking(a.status))
+			h.conclude(it, alone, alone.outcome == Rejected || mayFollowBooking(a.status))
 		} else {
 			h.conclude(it, h.attribute(&h.credits, it.credit.Account, r), false)
 		}
@@ -203,8 +203,8 @@ func (h *Handler) pushBatch(ctx context.Context, items []*item) {
 // batchResults returns one result for each item, in the order of the items.
 func (h *Handler) batchResults(a *answer, unsent *result, items []*item) []result {
 	all := func(r result) []result {
-		if r.verdict == Rejected { // the rejection does not say which item it concerns
-			r.verdict = Unknown
+		if r.outcome == Rejected { // the rejection does not say which item it concerns
+			r.outcome = Unknown
 		}
 		list := make([]result, len(items))
 		for i := range list {
@@ -221,15 +221,15 @@ func (h *Handler) batchResults(a *answer, unsent *result, items []*item) []resul
 	if a.status != http.StatusOK {
 		c := code(a.body)
 		r := h.cfg.ofAnswer(a.status, c, fmt.Errorf("the batch: %w %d %.40q", errStatus, a.status, c))
-		if r.after = a.retryAfter; r.verdict == Done {
-			r.verdict = Unknown
+		if r.after = a.retryAfter; r.outcome == Done {
+			r.outcome = Unknown
 		}
 		return all(r)
 	}
 	o, err := flatjson.Parse(a.body, "results", len(items))
 	answers, ok := o["results"].([]flatjson.Object)
 	if err != nil || !ok || len(answers) != len(items) {
-		return all(result{verdict: Unknown, err: fmt.Errorf("the batch: %w: want a list of %d results", errBody, len(items))})
+		return all(result{outcome: Unknown, err: fmt.Errorf("the batch: %w: want a list of %d results", errBody, len(items))})
 	}
 	list := make([]result, len(items))
 	for i, it := range items {
@@ -243,13 +243,13 @@ func (h *Handler) batchResults(a *answer, unsent *result, items []*item) []resul
 func (h *Handler) partResult(o flatjson.Object, want *credit) result {
 	status, err := o.Integer("status", 599)
 	if err != nil {
-		return result{verdict: Unknown, err: fmt.Errorf("the batch: %w: status: %w", errBody, err)}
+		return result{outcome: Unknown, err: fmt.Errorf("the batch: %w: status: %w", errBody, err)}
 	}
 	c, _ := o.Text("code")
 	r := h.cfg.ofAnswer(int(status), c, fmt.Errorf("in a batch: %w %d %.40q", errStatus, status, c))
-	if r.verdict == Done {
+	if r.outcome == Done {
 		if err := want.compare(o); err != nil {
-			return result{verdict: Unknown, err: fmt.Errorf("in a batch: %w", err)}
+			return result{outcome: Unknown, err: fmt.Errorf("in a batch: %w", err)}
 		}
 		r.err = nil
 	}

@@ -78,7 +78,7 @@ func (r *refusals) pass(account string) {
 // BreakerOpen.
 func (h *Handler) attribute(of *refusals, account string, r result) result {
 	switch {
-	case r.verdict == Done:
+	case r.outcome == Done:
 		of.pass(account)
 	case r.bare:
 		switch of.refuse(account, h.now()) {

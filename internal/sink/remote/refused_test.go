@@ -44,12 +44,12 @@ func TestOneAccountIsRefused(t *testing.T) {
 					require.False(t, hongbao.IsOutage(errs[i]), "the shard would stop: %v", errs[i])
 					require.Equal(t, g.User == "u3", errs[i] != nil, "%v", errs[i])
 				}
-				require.True(t, hongbao.IsHeld(errs[2]), "no other account had succeeded yet: %v", errs[2])
+				require.True(t, hongbao.IsWaiting(errs[2]), "no other account had succeeded yet: %v", errs[2])
 				require.Len(t, own, 2)
 				for range 3 {
 					for _, err := range h.Handle(t.Context(), own) {
 						require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
-						require.False(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "others succeeded, so an attempt counts: %v",
+						require.False(t, hongbao.IsWaiting(err) || hongbao.IsOutage(err), "others succeeded, so an attempt counts: %v",
 							err)
 					}
 				}
@@ -70,13 +70,13 @@ func TestRefusedAlone(t *testing.T) {
 	b.refuses(403, "u3")
 	h := newHandler(t, b, l)
 	for range 3 {
-		require.True(t, hongbao.IsHeld(h.Handle(t.Context(), grants(3, 3))[0]))
-		require.True(t, hongbao.IsHeld(h.Handle(t.Context(), grants(10, 10))[0]), "a repeat shows nothing new")
+		require.True(t, hongbao.IsWaiting(h.Handle(t.Context(), grants(3, 3))[0]))
+		require.True(t, hongbao.IsWaiting(h.Handle(t.Context(), grants(10, 10))[0]), "a repeat shows nothing new")
 	}
 	require.Nil(t, h.Handle(t.Context(), grants(4, 4)))
 	err := h.Handle(t.Context(), grants(3, 3))[0]
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
-	require.False(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "%v", err)
+	require.False(t, hongbao.IsWaiting(err) || hongbao.IsOutage(err), "%v", err)
 }
 
 // At the end of a campaign the last accounts are refused. No other account can show whether all accounts are refused.
@@ -95,18 +95,18 @@ func TestLastAccountsAreRefused(t *testing.T) {
 			last := grants(3, int64(2+len(accounts)))
 			for _, late = range []time.Duration{0, time.Minute, maxHold - time.Second} {
 				for _, err := range h.Handle(t.Context(), last) {
-					require.True(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "after %s: %v", late, err)
+					require.True(t, hongbao.IsWaiting(err) || hongbao.IsOutage(err), "after %s: %v", late, err)
 				}
 			}
 			late = maxHold + time.Minute
 			for _, err := range h.Handle(t.Context(), last) {
 				require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
-				require.False(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "an attempt counts: %v", err)
+				require.False(t, hongbao.IsWaiting(err) || hongbao.IsOutage(err), "an attempt counts: %v", err)
 			}
 			b.refuses(403)
 			require.Nil(t, h.Handle(t.Context(), last))
 			b.refuses(403, accounts...)
-			require.True(t, hongbao.IsHeld(h.Handle(t.Context(), grants(10, 10))[0]), "a new refusal waits again")
+			require.True(t, hongbao.IsWaiting(h.Handle(t.Context(), grants(10, 10))[0]), "a new refusal waits again")
 			require.Zero(t, l.left())
 		})
 	}
@@ -127,14 +127,14 @@ func TestTwoBadAccountsStopNoShard(t *testing.T) {
 				outages++
 				return false
 			}
-			require.True(t, hongbao.IsHeld(err), "%v", err)
+			require.True(t, hongbao.IsWaiting(err), "%v", err)
 		}
 		return true
 	}, patient, tick)
 	require.Positive(t, outages)
 	require.Nil(t, h.Handle(t.Context(), grants(5, 6)))
 	for _, err := range h.Handle(t.Context(), grants(3, 4)) {
-		require.False(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "%v", err)
+		require.False(t, hongbao.IsWaiting(err) || hongbao.IsOutage(err), "%v", err)
 	}
 	require.Zero(t, l.left())
 }
@@ -151,7 +151,7 @@ func TestEverybodyIsRefused(t *testing.T) {
 			errs := h.Handle(t.Context(), grants(1, 100))
 			outages := 0
 			for _, err := range errs {
-				require.True(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "%v", err)
+				require.True(t, hongbao.IsWaiting(err) || hongbao.IsOutage(err), "%v", err)
 				if hongbao.IsOutage(err) {
 					outages++
 				}
@@ -201,11 +201,11 @@ func TestQuestionIsRefused(t *testing.T) {
 	})
 	h := newHandler(t, b, l, queryable, func(c *Config) { c.Concurrency, c.Repeats = 1, 0 })
 	errs := h.Handle(t.Context(), grants(2, 5))
-	require.True(t, hongbao.IsHeld(errs[1]), "%v", errs[1])
+	require.True(t, hongbao.IsWaiting(errs[1]), "%v", errs[1])
 	errs[1] = nil
 	require.Equal(t, make([]error, 4), errs)
 	err := h.Handle(t.Context(), grants(3, 3))[0]
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)
-	require.False(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "%v", err)
+	require.False(t, hongbao.IsWaiting(err) || hongbao.IsOutage(err), "%v", err)
 	require.Equal(t, 1, b.asked("prod:rain:3"))
 }

@@ -187,7 +187,7 @@ func TestRefusedBatchThenNotSent(t *testing.T) {
 					w.WriteHeader(http.StatusForbidden)
 				})
 				for _, err := range h.Handle(t.Context(), grants(1, 3)) {
-					require.True(t, hongbao.IsOutage(err) || hongbao.IsHeld(err), "%v", err)
+					require.True(t, hongbao.IsOutage(err) || hongbao.IsWaiting(err), "%v", err)
 				}
 				require.Equal(t, 3, l.left(), "the batch may have booked each")
 				require.LessOrEqual(t, b.times(), 1)
@@ -278,7 +278,7 @@ func TestEveryRequestIsRefusedForLong(t *testing.T) {
 			b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) { w.WriteHeader(status) })
 			for range 2 {
 				for _, err := range h.Handle(t.Context(), grants(1, 3)) {
-					require.True(t, hongbao.IsOutage(err) || hongbao.IsHeld(err), "%v", err)
+					require.True(t, hongbao.IsOutage(err) || hongbao.IsWaiting(err), "%v", err)
 				}
 				require.Zero(t, l.left())
 				h.gate.Store(0)

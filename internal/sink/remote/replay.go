@@ -29,7 +29,7 @@ func (h *Handler) repeat(ctx context.Context, it *item) {
 	if h.remembers(it.first) {
 		r := h.post(ctx, it)
 		// A rejection says nothing about earlier requests.
-		if h.conclude(it, r, r.verdict == Rejected); it.outcome == outcomeOpen {
+		if h.conclude(it, r, r.outcome == Rejected); it.outcome == outcomeOpen {
 			h.resolve(ctx, it)
 		}
 		return
@@ -50,13 +50,13 @@ func (h *Handler) repeat(ctx context.Context, it *item) {
 func (h *Handler) find(ctx context.Context, it *item, missing string) {
 	r := h.query(ctx, it)
 	switch {
-	case r.verdict == Done:
+	case r.outcome == Done:
 		h.conclude(it, r, false)
 		return
 	case r.clash:
 		it.last = r
 		h.conflict(it, fmt.Errorf("%w: the remote has a different credit under its reference", ErrContradiction))
-	case r.verdict == NotSent:
+	case r.outcome == NotSent:
 		it.last = r
 		h.conflict(it, errors.New(missing))
 	default:

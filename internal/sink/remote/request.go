@@ -14,9 +14,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/flatjson"
 )
 
-// result is the verdict on one credit, with the reason.
+// result is the outcome on one credit, with the reason.
 type result struct {
-	verdict Verdict
+	outcome CreditOutcome
 	err     error
 	// outage says that the failure concerns the whole remote.
 	outage bool
@@ -57,19 +57,19 @@ func (h *Handler) request(ctx context.Context, method, path, key string, body []
 	case h.slots <- struct{}{}:
 		defer func() { <-h.slots }()
 	case <-ctx.Done():
-		return answer{}, &result{verdict: NotSent, err: errAborted, late: true}
+		return answer{}, &result{outcome: NotSent, err: errAborted, late: true}
 	}
 	if err := h.closed(); err != nil {
-		return answer{}, &result{verdict: NotSent, err: err, outage: true}
+		return answer{}, &result{outcome: NotSent, err: err, outage: true}
 	}
 	// The process may have been stopped, so that its timers have not fired yet. The monotonic clock does not count the
 	// time that the machine slept.
 	if end, ok := ctx.Deadline(); ok && time.Now().Round(0).After(end.Round(0)) {
-		return answer{}, &result{verdict: NotSent, err: errAborted, late: true}
+		return answer{}, &result{outcome: NotSent, err: errAborted, late: true}
 	}
 	report, err := h.breaker.Allow()
 	if err != nil {
-		return answer{}, &result{verdict: NotSent, err: fmt.Errorf("the breaker lets one request through at a time: %w",
+		return answer{}, &result{outcome: NotSent, err: fmt.Errorf("the breaker lets one request through at a time: %w",
 			err), outage: true}
 	}
 	a := h.do(ctx, method, path, key, body, most)
@@ -126,32 +126,32 @@ func (h *Handler) failure(a *answer) (result, bool) {
 	case a.err == nil:
 		return result{}, false
 	case !a.sent:
-		return result{verdict: NotSent, err: fmt.Errorf("no connection, nothing was sent: %w", a.err), outage: true}, true
-	case a.status != 0 && h.cfg.verdictOf(a.status, "") != Done:
+		return result{outcome: NotSent, err: fmt.Errorf("no connection, nothing was sent: %w", a.err), outage: true}, true
+	case a.status != 0 && h.cfg.outcomeOf(a.status, "") != Done:
 		// The status alone decides: a body would only add details for people.
 		r := h.cfg.ofAnswer(a.status, "", fmt.Errorf("%w %d: %w", errStatus, a.status, a.err))
 		r.after = a.retryAfter
 		return r, true
 	}
-	return result{verdict: Unknown, err: a.err}, true
+	return result{outcome: Unknown, err: a.err}, true
 }
 
 // oneResult returns the result of a complete response to a request for one credit.
 func (h *Handler) oneResult(status int, body []byte, after time.Duration, want *credit) result {
 	o, err := flatjson.Parse(body, "", 0)
 	c, _ := o.Text("code")
-	if h.cfg.verdictOf(status, c) != Done {
+	if h.cfg.outcomeOf(status, c) != Done {
 		r := h.cfg.ofAnswer(status, c, fmt.Errorf("%w %d %.40q", errStatus, status, c))
 		r.after = after
 		return r
 	}
 	if err != nil {
-		return result{verdict: Unknown, err: fmt.Errorf("%w %d: %w: %w", errStatus, status, errBody, err)}
+		return result{outcome: Unknown, err: fmt.Errorf("%w %d: %w: %w", errStatus, status, errBody, err)}
 	}
 	if err := want.compare(o); err != nil {
-		return result{verdict: Unknown, err: fmt.Errorf("%w %d: %w", errStatus, status, err)}
+		return result{outcome: Unknown, err: fmt.Errorf("%w %d: %w", errStatus, status, err)}
 	}
-	return result{verdict: Done}
+	return result{outcome: Done}
 }
 
 // get queries a credit by its reference. Done: the body has the remote's credit. NotSent: the remote does not have the
@@ -160,39 +160,39 @@ func (h *Handler) get(ctx context.Context, reference string) ([]byte, result) {
 	a, unsent := h.request(ctx, http.MethodGet, "/v1/credits/"+url.PathEscape(reference), "", nil, h.cfg.BodyBytes)
 	switch {
 	case unsent != nil:
-		return nil, result{verdict: Unknown, err: unsent.err, outage: unsent.outage, late: unsent.late}
+		return nil, result{outcome: Unknown, err: unsent.err, outage: unsent.outage, late: unsent.late}
 	case a.err != nil:
-		return nil, result{verdict: Unknown, err: fmt.Errorf("the query failed: %w", a.err), outage: !a.sent}
+		return nil, result{outcome: Unknown, err: fmt.Errorf("the query failed: %w", a.err), outage: !a.sent}
 	case a.status == http.StatusNotFound && code(a.body) == codeNotFound: // any other 404 may come from a wrong address
-		return nil, result{verdict: NotSent, err: fmt.Errorf("the remote has no credit %s", reference)}
+		return nil, result{outcome: NotSent, err: fmt.Errorf("the remote has no credit %s", reference)}
 	case a.status != http.StatusOK:
 		r := h.cfg.ofAnswer(a.status, code(a.body), fmt.Errorf("the query: %w %d", errStatus, a.status))
-		r.verdict, r.clash, r.after = Unknown, false, a.retryAfter
+		r.outcome, r.clash, r.after = Unknown, false, a.retryAfter
 		return nil, r
 	}
-	return a.body, result{verdict: Done}
+	return a.body, result{outcome: Done}
 }
 
 // query queries the credit of an item. Done: the remote has it as requested. clash: the remote has it, but it differs.
 func (h *Handler) query(ctx context.Context, it *item) result {
 	body, r := h.get(ctx, it.credit.Reference)
-	if r.verdict == Unknown {
+	if r.outcome == Unknown {
 		return h.attribute(&h.questions, it.credit.Account, r)
 	}
 	h.questions.pass(it.credit.Account)
-	if r.verdict == NotSent {
+	if r.outcome == NotSent {
 		return r
 	}
 	o, err := flatjson.Parse(body, "", 0)
 	if err != nil {
-		return result{verdict: Unknown, err: fmt.Errorf("the query: %w: %w", errBody, err)}
+		return result{outcome: Unknown, err: fmt.Errorf("the query: %w: %w", errBody, err)}
 	}
 	err = it.credit.compare(o)
 	if reference, _ := o.Text("reference"); errors.Is(err, errEcho) && reference == it.credit.Reference {
-		return result{verdict: Unknown, clash: true, err: fmt.Errorf("the remote has a different credit %s", reference)}
+		return result{outcome: Unknown, clash: true, err: fmt.Errorf("the remote has a different credit %s", reference)}
 	}
 	if err != nil {
-		return result{verdict: Unknown, err: fmt.Errorf("the query: %w", err)}
+		return result{outcome: Unknown, err: fmt.Errorf("the query: %w", err)}
 	}
-	return result{verdict: Done}
+	return result{outcome: Done}
 }

@@ -43,7 +43,7 @@ func TestNoSlotInTime(t *testing.T) {
 			sent := 0
 			for _, err := range errs {
 				require.Error(t, err)
-				if !hongbao.IsHeld(err) {
+				if !hongbao.IsWaiting(err) {
 					require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)
 					sent++
 				}

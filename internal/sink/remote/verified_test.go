@@ -10,8 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// verified configures a verdict that a person has just verified.
-func verified(v Verdict) func(*Config) {
+// verified configures a outcome that a person has just verified.
+func verified(v CreditOutcome) func(*Config) {
 	return func(c *Config) {
 		if c.Verified = v; v == NotSent {
 			c.VerifiedAt = time.Now()
@@ -41,7 +41,7 @@ func TestToldByAPerson(t *testing.T) {
 	require.Equal(t, 4, l.ages(time.Hour))
 	again := newHandler(t, b, l, neither).Handle(t.Context(), all)
 	require.Len(t, again, 4)
-	require.Equal(t, 4, b.all(), "nothing is sent without the person's verdict")
+	require.Equal(t, 4, b.all(), "nothing is sent without the person's outcome")
 	l.died()
 
 	for range 2 { // the command may be killed and run again
@@ -58,7 +58,7 @@ func TestToldByAPerson(t *testing.T) {
 	require.Zero(t, l.left())
 }
 
-// A person's wrong verdict does no harm where the remote or the ledger can show the truth.
+// A person's wrong outcome does no harm where the remote or the ledger can show the truth.
 func TestToldWhatIsNotSo(t *testing.T) {
 	t.Parallel()
 	dark := func(t *testing.T, change func(*Config)) (*bank, *fakeLedger) {
@@ -76,7 +76,7 @@ func TestToldWhatIsNotSo(t *testing.T) {
 	}
 	t.Run("the remote repeats", func(t *testing.T) {
 		t.Parallel()
-		for _, v := range []Verdict{Done, NotSent} {
+		for _, v := range []CreditOutcome{Done, NotSent} {
 			b, l := dark(t, repeats)
 			require.Nil(t, newHandler(t, b, l, repeats, verified(v)).Handle(t.Context(), grants(1, 1)))
 			b.holds(t, grants(1, 1))
@@ -95,7 +95,7 @@ func TestToldWhatIsNotSo(t *testing.T) {
 	})
 	t.Run("the ledger has the packet for another", func(t *testing.T) {
 		t.Parallel()
-		for _, v := range []Verdict{Done, NotSent} {
+		for _, v := range []CreditOutcome{Done, NotSent} {
 			b, l := newBank(t), newBooks()
 			list := grants(1, 1)
 			require.Nil(t, newHandler(t, b, l, neither).Handle(t.Context(), list))
@@ -108,7 +108,7 @@ func TestToldWhatIsNotSo(t *testing.T) {
 	})
 }
 
-// A grant is sent again after a person's verdict, and its answer is lost. It is in doubt again: the same verdict does
+// A grant is sent again after a person's outcome, and its answer is lost. It is in doubt again: the same outcome does
 // not cover the new request.
 func TestToldBeforeItWasSent(t *testing.T) {
 	t.Parallel()
@@ -127,7 +127,7 @@ func TestToldBeforeItWasSent(t *testing.T) {
 		for range 4 {
 			errs := newHandler(t, b, l, change, same).Handle(t.Context(), grants(1, 1))
 			b.holds(t, grants(1, 1))
-			require.Equal(t, 2, b.all(), "%s: the lost request, and one after the verdict", name)
+			require.Equal(t, 2, b.all(), "%s: the lost request, and one after the outcome", name)
 			if name == "neither" {
 				require.Len(t, errs, 1)
 				require.NotEqual(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[0]))
@@ -138,8 +138,8 @@ func TestToldBeforeItWasSent(t *testing.T) {
 	}
 }
 
-// A person's verdict is older than a later request of a worker that took the grant over. The remote may have booked
-// that request, so the verdict does not count.
+// A person's outcome is older than a later request of a worker that took the grant over. The remote may have booked
+// that request, so the outcome does not count.
 func TestToldBeforeItWasTakenOver(t *testing.T) {
 	t.Parallel()
 	for _, ago := range []time.Duration{6 * time.Hour, 5*time.Hour - testClaimTime/2} {

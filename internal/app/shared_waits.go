@@ -8,12 +8,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// joined makes one call of Durable for all users who read their receipts of a campaign on a shard at the same time. A
-// slow replica then uses one connection to Redis, not one for each user, so that grabs of other campaigns do not wait.
-// The zero value can be used.
-type joined struct {
+// sharedWaits makes one call of Durable for all users who read their receipts of a campaign on a shard at the same
+// time. A slow replica then uses one connection to Redis, not one for each user, so that grabs of other campaigns do
+// not wait. The zero value can be used.
+type sharedWaits struct {
 	mu   sync.Mutex
-	last map[joinKey]*round
+	last map[joinKey]*wait
 }
 
 type joinKey struct {
@@ -21,8 +21,8 @@ type joinKey struct {
 	campaign string
 }
 
-// round is one call of Durable for several readers.
-type round struct {
+// wait is one call of Durable for several readers.
+type wait struct {
 	call  store.DurableCall
 	begun bool // then no reader can join
 	done  chan struct{}
@@ -38,7 +38,7 @@ const maxJoined = 1000
 // durable waits until a user's receipts are durable. Readers that arrive while a call of Durable runs share the next
 // call. One of them makes it, after the running call has ended. So a reader waits for two calls at most, which may be
 // two timeouts, unless more than maxJoined wait.
-func (j *joined) durable(ctx context.Context, k *store.Shard, c store.DurableCall) error {
+func (j *sharedWaits) durable(ctx context.Context, k *store.Shard, c store.DurableCall) error {
 	key := joinKey{k, c.Campaign}
 	r, before, first := j.join(key, c)
 	if !first {
@@ -67,7 +67,7 @@ func (j *joined) durable(ctx context.Context, k *store.Shard, c store.DurableCal
 }
 
 // join adds a reader to the next round. first reports that the reader has to make the call, after the round before.
-func (j *joined) join(key joinKey, c store.DurableCall) (r, before *round, first bool) {
+func (j *sharedWaits) join(key joinKey, c store.DurableCall) (r, before *wait, first bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r = j.last[key]
@@ -75,9 +75,9 @@ func (j *joined) join(key joinKey, c store.DurableCall) (r, before *round, first
 		r.call.Users, r.call.Receipts = append(r.call.Users, c.Users...), append(r.call.Receipts, c.Receipts...)
 		return r, nil, false
 	}
-	before, r = r, &round{call: c, done: make(chan struct{}), err: errNoResult}
+	before, r = r, &wait{call: c, done: make(chan struct{}), err: errNoResult}
 	if j.last == nil {
-		j.last = map[joinKey]*round{}
+		j.last = map[joinKey]*wait{}
 	}
 	j.last[key] = r
 	return r, before, true

@@ -7,13 +7,13 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// verdict says what the response to a produce request means for the batch.
-type verdict uint8
+// sendOutcome says what the response to a produce request means for the batch.
+type sendOutcome uint8
 
 const (
 	// again: the response says nothing about the batch, or the fault is temporary. Send the same bytes again. Errors
-	// that are not in the table have this verdict.
-	again verdict = iota
+	// that are not in the table have this outcome.
+	again sendOutcome = iota
 	// appended: the batch is in the log, from this request or from an earlier one.
 	appended
 	// lookBack: the broker can't identify the batch by its numbers, so the log must be read.
@@ -28,10 +28,10 @@ const (
 	absent
 )
 
-// verdicts has every Kafka error for which sending again is not the solution. All other Kafka errors say nothing about
+// outcomes has every Kafka error for which sending again is not the solution. All other Kafka errors say nothing about
 // the batch: leader changes, timeouts, storage, too few replicas, loading, throttling, and errors of consumer groups,
 // transactions and administration.
-var verdicts = map[kafka.Error]verdict{
+var outcomes = map[kafka.Error]sendOutcome{
 	kafka.OutOfOrderSequenceNumber: lookBack,
 	kafka.DuplicateSequenceNumber:  lookBack,
 	kafka.UnknownProducerId:        lookBack,
@@ -59,15 +59,15 @@ var verdicts = map[kafka.Error]verdict{
 	kafka.InconsistentTopicID:     absent,
 }
 
-// verdictOf classifies the error of a request. Errors that are not Kafka error codes (network, timeout, unreadable
+// outcomeOf classifies the error of a request. Errors that are not Kafka error codes (network, timeout, unreadable
 // response) say nothing about the batch.
-func verdictOf(err error) verdict {
+func outcomeOf(err error) sendOutcome {
 	if err == nil {
 		return appended
 	}
 	var code kafka.Error
 	if errors.As(err, &code) {
-		return verdicts[code]
+		return outcomes[code]
 	}
 	if errors.Is(err, protocol.ErrNoTopic) || errors.Is(err, protocol.ErrNoPartition) {
 		return absent

@@ -214,14 +214,14 @@ func refuseKey(key string, code kafka.Error) func(kafka.Request) error {
 
 func TestErrorTable(t *testing.T) {
 	t.Parallel()
-	want := map[verdict][]kafka.Error{
+	want := map[sendOutcome][]kafka.Error{
 		lookBack: {45, 46, 59},
 		fenced:   {47, 90},
 		tooMuch:  {10, 18, 44, 87},
 		refused:  {17, 21, 29, 31, 32, 35, 40, 42, 43, 76},
 		absent:   {3, 100, 103},
 	}
-	listed := map[kafka.Error]verdict{}
+	listed := map[kafka.Error]sendOutcome{}
 	for v, codes := range want {
 		for _, c := range codes {
 			listed[c] = v
@@ -231,9 +231,9 @@ func TestErrorTable(t *testing.T) {
 		if code == 0 {
 			continue
 		}
-		require.Equal(t, listed[code], verdictOf(code), "code %d", code) // not listed: again
+		require.Equal(t, listed[code], outcomeOf(code), "code %d", code) // not listed: again
 	}
-	require.Equal(t, again, verdictOf(errors.New("anything")))
-	require.Equal(t, again, verdictOf(context.Canceled))
-	require.Equal(t, appended, verdictOf(nil))
+	require.Equal(t, again, outcomeOf(errors.New("anything")))
+	require.Equal(t, again, outcomeOf(context.Canceled))
+	require.Equal(t, appended, outcomeOf(nil))
 }

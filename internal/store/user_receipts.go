@@ -15,8 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Held has a user's receipts in a campaign on one place. Class and Open tell whether the user may see them yet.
-type Held struct {
+// UserReceipts has a user's receipts in a campaign on one place. Class and Open tell whether the user may see them yet.
+type UserReceipts struct {
 	Place    *Shard
 	Receipts []hongbao.Receipt // without codes
 	Currency string
@@ -33,30 +33,31 @@ type Held struct {
 }
 
 // Report remembers receipts that the caller is about to return to their user, as Grab does with those of its answers:
-// if Redis loses them, a recoverer asks this process. Report returns an error if a recoverer may already have opened the
-// shard without them. The caller then reads them again.
-func (h *Held) Report(ctx context.Context, campaign, user string) error {
+// if Redis loses them, a recoverer asks this process. Report returns an error if a recoverer may already have opened
+// the shard without them. The caller then reads them again.
+func (h *UserReceipts) Report(ctx context.Context, campaign, user string) error {
 	call := &GrabCall{Campaign: campaign, Currency: h.Currency, Grabs: []*hongbao.Grab{{User: user}}}
 	return h.Place.answer(ctx, call, []hongbao.Answer{{Time: h.at, Receipts: h.Receipts}}, h.epoch)
 }
 
-// UserHeld returns a user's receipts on one place. The error is ErrNotInRedis, of ClassPermanent, if the place does not
-// have the campaign. The error also wraps ErrLost if the user has no receipt, but Redis has lost some of the campaign's
-// data. The caller then finds the receipts in the ledger.
-func (k *Shard) UserHeld(ctx context.Context, campaign, user string) (Held, error) {
+// UserReceipts returns a user's receipts on one place. The error is ErrNotInRedis, of ClassPermanent, if the place does
+// not have the campaign. The error also wraps ErrLost if the user has no receipt, but Redis has lost some of the
+// campaign's data. The caller then finds the receipts in the ledger.
+func (k *Shard) UserReceipts(ctx context.Context, campaign, user string) (UserReceipts, error) {
 	node, err := k.Node(ctx)
 	if err != nil {
-		return Held{Place: k}, err
+		return UserReceipts{Place: k}, err
 	}
-	list, errs := heldOn(ctx, node, []*Shard{k}, campaign, user)
+	list, errs := receiptsOn(ctx, node, []*Shard{k}, campaign, user)
 	return list[0], errs[0]
 }
 
-// Held returns a user's receipts in the campaign, one element for each place in order. If a place fails, Held returns
-// an error, because the receipts of the other places are incomplete, and list has the results so far.
-func (c Campaign) Held(ctx context.Context, user string) (list []Held, err error) {
-	home, err := c.Home().UserHeld(ctx, c.id, user)
-	list = []Held{home}
+// UserReceipts returns a user's receipts in the campaign, one element for each place in order. If a place fails,
+// UserReceipts returns an error, because the receipts of the other places are incomplete, and list has the results so
+// far.
+func (c Campaign) UserReceipts(ctx context.Context, user string) (list []UserReceipts, err error) {
+	home, err := c.Home().UserReceipts(ctx, c.id, user)
+	list = []UserReceipts{home}
 	if err != nil || home.places == "" {
 		return list, err
 	}
@@ -65,7 +66,7 @@ func (c Campaign) Held(ctx context.Context, user string) (list []Held, err error
 	if err != nil {
 		return list, err
 	}
-	others, errs := c.heldOver(ctx, places[1:], user)
+	others, errs := c.receiptsOver(ctx, places[1:], user)
 	for i := range errs {
 		if errs[i] != nil {
 			errs[i] = onPlace(others[i].Place, n, errs[i])
@@ -74,24 +75,24 @@ func (c Campaign) Held(ctx context.Context, user string) (list []Held, err error
 	return append(list, others...), errors.Join(errs...)
 }
 
-// heldOver reads from all places: in one transaction on a single server, else with concurrent calls.
-func (c Campaign) heldOver(ctx context.Context, places []*Shard, user string) ([]Held, []error) {
+// receiptsOver reads from all places: in one transaction on a single server, else with concurrent calls.
+func (c Campaign) receiptsOver(ctx context.Context, places []*Shard, user string) ([]UserReceipts, []error) {
 	if _, cluster := c.store.rdb.(*redis.ClusterClient); !cluster {
-		return heldOn(ctx, c.store.rdb, places, c.id, user)
+		return receiptsOn(ctx, c.store.rdb, places, c.id, user)
 	}
-	return Ask(len(places), AllAtOnce, func(i int) (Held, error) { return places[i].UserHeld(ctx, c.id, user) })
+	return Ask(len(places), AllAtOnce, func(i int) (UserReceipts, error) { return places[i].UserReceipts(ctx, c.id, user) })
 }
 
-// heldOn reads from places on one server in one transaction, because the campaign may be purged between two reads.
+// receiptsOn reads from places on one server in one transaction, because the campaign may be purged between two reads.
 // node is the client of that server. The client of the shards stays in use for their state, which is per process and
 // not per node.
-func heldOn(ctx context.Context, node redis.UniversalClient, places []*Shard, campaign, user string) ([]Held, []error) {
-	list, errs := make([]Held, len(places)), make([]error, len(places))
-	reads := make([]func() (Held, error), len(places))
+func receiptsOn(ctx context.Context, node redis.UniversalClient, places []*Shard, campaign, user string) ([]UserReceipts, []error) {
+	list, errs := make([]UserReceipts, len(places)), make([]error, len(places))
+	reads := make([]func() (UserReceipts, error), len(places))
 	_, _ = node.TxPipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
 		server := p.Info(ctx, "server", "replication")
 		for i, k := range places {
-			reads[i] = k.askHeld(ctx, p, server, campaign, user)
+			reads[i] = k.askReceipts(ctx, p, server, campaign, user)
 		}
 		return nil
 	})
@@ -101,16 +102,16 @@ func heldOn(ctx context.Context, node redis.UniversalClient, places []*Shard, ca
 	return list, errs
 }
 
-// askHeld queues the reads of a user's receipts in a pipeline. The function that it returns parses the replies.
+// askReceipts queues the reads of a user's receipts in a pipeline. The function that it returns parses the replies.
 // server is an INFO command that the caller has queued before.
-func (k *Shard) askHeld(ctx context.Context, p redis.Pipeliner, server *redis.StringCmd,
-	campaign, user string) func() (Held, error) {
+func (k *Shard) askReceipts(ctx context.Context, p redis.Pipeliner, server *redis.StringCmd,
+	campaign, user string) func() (UserReceipts, error) {
 	open, epoch := k.askOpenOn(ctx, p, server), p.HGet(ctx, k.Keys.Meta(), epochField)
 	text := p.HGet(ctx, k.Keys.Receipts(campaign), user)
 	fields := p.HMGet(ctx, k.Keys.Campaign(campaign), "from", LostField, "state", CodesField, "currency", "durability",
 		placesField)
-	return func() (Held, error) {
-		h := Held{Place: k}
+	return func() (UserReceipts, error) {
+		h := UserReceipts{Place: k}
 		err := text.Err()
 		if errors.Is(err, redis.Nil) {
 			err = nil
@@ -120,7 +121,7 @@ func (k *Shard) askHeld(ctx context.Context, p redis.Pipeliner, server *redis.St
 		}
 		h.Open, h.at = open(), serverTime(server.Val())
 		h.epoch, _ = epoch.Int64() // absent if the shard is not open
-		return k.parseHeld(&h, campaign, fields.Val(), text.Val())
+		return k.parseReceipts(&h, campaign, fields.Val(), text.Val())
 	}
 }
 
@@ -135,7 +136,7 @@ func serverTime(info string) time.Time {
 	return time.UnixMicro(us)
 }
 
-func (k *Shard) parseHeld(h *Held, campaign string, v []any, receipts string) (Held, error) {
+func (k *Shard) parseReceipts(h *UserReceipts, campaign string, v []any, receipts string) (UserReceipts, error) {
 	h.State, _ = v[2].(string)
 	h.Codes = v[3] == "1"
 	h.Currency, _ = v[4].(string) // absent: none
@@ -158,7 +159,7 @@ func (k *Shard) parseHeld(h *Held, campaign string, v []any, receipts string) (H
 }
 
 // ReceiptsOf returns the receipts of all places, ordered by time.
-func ReceiptsOf(list []Held) (all []hongbao.Receipt) {
+func ReceiptsOf(list []UserReceipts) (all []hongbao.Receipt) {
 	for i := range list {
 		all = append(all, list[i].Receipts...)
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Terms are the rules of a campaign in the current limit periods: its window, its limits, and the hashes that count
-// for limits by facts. They are valid for one revision of the campaign, until a day or an hour of its limits ends.
-// grab.lua returns them, and later calls send them back. So grab.lua need not compute them again.
-type Terms struct {
+// LimitPeriods are the rules of a campaign in the current limit periods: its window, its limits, and the hashes that
+// count for limits by facts. They are valid for one revision of the campaign, until a day or an hour of its limits
+// ends. grab.lua returns them, and later calls send them back. So grab.lua need not compute them again.
+type LimitPeriods struct {
 	factNames string
 	places    int64 // number of the campaign's shards
 	newest    int64 // the newest announced generation
@@ -38,19 +38,19 @@ type factLimit struct {
 }
 
 // Places returns the number of the campaign's shards, at least 1.
-func (t *Terms) Places() int { return int(max(t.places, 1)) }
+func (t *LimitPeriods) Places() int { return int(max(t.places, 1)) }
 
 // Generation returns the newest generation that was announced on the place from which the terms come, at least 1.
-func (t *Terms) Generation() int64 { return max(t.newest, 1) }
+func (t *LimitPeriods) Generation() int64 { return max(t.newest, 1) }
 
 // Revision returns the revision of the campaign, which changes when a generation is announced.
-func (t *Terms) Revision() string { return t.revision }
+func (t *LimitPeriods) Revision() string { return t.revision }
 
 // walks reports whether other places or generations may have packets when this place has none left.
-func (t *Terms) walks() bool { return t.places > 1 || t.newest > 1 }
+func (t *LimitPeriods) walks() bool { return t.places > 1 || t.newest > 1 }
 
 // sinceStart formats times for grab.lua: ms since the start of the window.
-func (t *Terms) sinceStart(times []time.Time) string {
+func (t *LimitPeriods) sinceStart(times []time.Time) string {
 	var text []byte
 	for i, at := range times {
 		if i > 0 {
@@ -62,19 +62,19 @@ func (t *Terms) sinceStart(times []time.Time) string {
 }
 
 // noTerms make grab.lua return the valid terms.
-var noTerms = &Terms{texts: "|"}
+var noTerms = &LimitPeriods{texts: "|"}
 
 // keepCounters is how long the counters of a period remain after its end. So they are still there if the clock is set
 // back a little.
 var keepCounters = map[hongbao.Period]time.Duration{hongbao.PerDay: 24 * time.Hour, hongbao.PerHour: time.Hour}
 
 // parseTerms parses a reply of grab.lua that has terms.
-func parseTerms(reply []string) (*Terms, error) {
+func parseTerms(reply []string) (*LimitPeriods, error) {
 	broken := fmt.Errorf("script grab answered terms that can't be read: %.200q", reply)
 	if len(reply) < 10 || reply[0] != "T" {
 		return nil, broken
 	}
-	t := &Terms{factNames: reply[1], revision: reply[2], oneEach: reply[8] == "1"}
+	t := &LimitPeriods{factNames: reply[1], revision: reply[2], oneEach: reply[8] == "1"}
 	var err error
 	for i, to := range []*int64{&t.since, &t.until, &t.from, &t.places, &t.newest} {
 		n, failed := strconv.ParseInt(reply[3+i], 10, 64)
@@ -110,7 +110,7 @@ func parseTerms(reply []string) (*Terms, error) {
 }
 
 // add appends a limit to those that a grab's answer can refer to.
-func (t *Terms) add(by, per, most, resets string) error {
+func (t *LimitPeriods) add(by, per, most, resets string) error {
 	n, err1 := strconv.ParseInt(most, 10, 64)
 	ms, err2 := strconv.ParseInt(resets, 10, 64)
 	hit := hongbao.LimitHit{Limit: hongbao.Limit{By: by, Per: hongbao.Period(per), Max: n}}
@@ -122,7 +122,7 @@ func (t *Terms) add(by, per, most, resets string) error {
 }
 
 // hit returns the limit with the index in grab.lua's answer, which counts from 1.
-func (t *Terms) hit(place string) (*hongbao.LimitHit, error) {
+func (t *LimitPeriods) hit(place string) (*hongbao.LimitHit, error) {
 	at, err := strconv.Atoi(place)
 	if err != nil || t == nil || at < 1 || at > len(t.limits) {
 		return nil, errors.New("the campaign has no such limit")

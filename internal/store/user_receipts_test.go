@@ -35,8 +35,8 @@ func grabOn(t *testing.T, k *store.Shard, user string, n int) {
 func TestUserHeldOverPlaces(t *testing.T) {
 	t.Parallel()
 	rdb, st, places := over(t)
-	held := func(user string) ([]store.Held, error) {
-		return st.Campaign("rain").Held(t.Context(), user)
+	held := func(user string) ([]store.UserReceipts, error) {
+		return st.Campaign("rain").UserReceipts(t.Context(), user)
 	}
 	list, err := held("u1")
 	require.NoError(t, err)

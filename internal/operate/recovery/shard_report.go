@@ -13,8 +13,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Verdict is what Redis, the ledger, the topic and the callers know of a shard.
-type Verdict struct {
+// ShardReport is what Redis, the ledger, the topic and the callers know of a shard.
+type ShardReport struct {
 	Shard  int           `json:"shard"`
 	Frozen bool          `json:"frozen"`
 	For    time.Duration `json:"-"` // how long the shard has been frozen
@@ -86,7 +86,7 @@ type Doubt struct {
 }
 
 // Known returns the highest seq that any source knows.
-func (v *Verdict) Known() int64 {
+func (v *ShardReport) Known() int64 {
 	known := max(v.Redis, v.Ledger, v.Topic, 0)
 	if v.SeenIn >= v.Opening {
 		known = max(known, v.Seen)
@@ -94,13 +94,13 @@ func (v *Verdict) Known() int64 {
 	return known
 }
 
-func (v *Verdict) lostEvents() bool { return v.Known() > v.Redis || v.lostOpening() || v.Late > 0 }
+func (v *ShardReport) lostEvents() bool { return v.Known() > v.Redis || v.lostOpening() || v.Late > 0 }
 
 // lostOpening reports whether a caller has seen a later epoch than Redis has.
-func (v *Verdict) lostOpening() bool { return v.SeenIn > v.Opening && v.Seen > 0 }
+func (v *ShardReport) lostOpening() bool { return v.SeenIn > v.Opening && v.Seen > 0 }
 
 // last returns the latest event that the shard may have had before it froze.
-func (v *Verdict) last() store.Sight {
+func (v *ShardReport) last() store.Sight {
 	if v.lostOpening() {
 		return store.Sight{Epoch: v.SeenIn, Seq: v.Seen}
 	}
@@ -108,17 +108,17 @@ func (v *Verdict) last() store.Sight {
 }
 
 // Lost reports whether Redis has lost events, or a campaign is in doubt.
-func (v *Verdict) Lost() bool { return v.lostEvents() || len(v.Campaigns) > 0 }
+func (v *ShardReport) Lost() bool { return v.lostEvents() || len(v.Campaigns) > 0 }
 
-// verdict returns the verdict on a shard. It reads the ledger, and the topic as well if f is nil. It changes nothing,
+// report returns the report on a shard. It reads the ledger, and the topic as well if f is nil. It changes nothing,
 // except that it freezes a shard that was opened for another server.
-func (r *Recoverer) verdict(ctx context.Context, shard int, f *facts) (*Verdict, error) {
+func (r *Recoverer) report(ctx context.Context, shard int, f *facts) (*ShardReport, error) {
 	k := r.cfg.Store.Shard(shard)
 	z, err := k.Freeze(ctx)
 	if err != nil {
 		return nil, err
 	}
-	v := &Verdict{Shard: shard, Frozen: z.Frozen, For: z.Since, Redis: z.Seq, Seen: z.Seen.Seq, SeenIn: z.Seen.Epoch,
+	v := &ShardReport{Shard: shard, Frozen: z.Frozen, For: z.Since, Redis: z.Seq, Seen: z.Seen.Seq, SeenIn: z.Seen.Epoch,
 		Late: z.Late, Topic: -1, Epoch: max(z.Epoch, z.Seen.Epoch, 0), Opening: z.Epoch, state: z, dealt: map[string]int64{},
 		silent: map[int]bool{}, here: map[string]here{}}
 	if v.Unrecorded, _, err = k.Unrecorded(ctx); err != nil || !z.Frozen {
@@ -131,7 +131,7 @@ func (r *Recoverer) verdict(ctx context.Context, shard int, f *facts) (*Verdict,
 }
 
 // checkServer sets v.Refused if no shard may open on the shard's present server.
-func (r *Recoverer) checkServer(ctx context.Context, v *Verdict) error {
+func (r *Recoverer) checkServer(ctx context.Context, v *ShardReport) error {
 	if r.cfg.Check == nil {
 		return nil
 	}
@@ -151,7 +151,7 @@ func (r *Recoverer) checkServer(ctx context.Context, v *Verdict) error {
 	return nil
 }
 
-func (r *Recoverer) askOthers(ctx context.Context, v *Verdict, f *facts) error {
+func (r *Recoverer) askOthers(ctx context.Context, v *ShardReport, f *facts) error {
 	if err := r.askLedger(ctx, v); err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (r *Recoverer) askOthers(ctx context.Context, v *Verdict, f *facts) error {
 
 // askLedger reads the shard's epoch and highest seq in the ledger. It sets v.Late if the ledger has an event that an
 // opening without the ledger skipped.
-func (r *Recoverer) askLedger(ctx context.Context, v *Verdict) error {
+func (r *Recoverer) askLedger(ctx context.Context, v *ShardReport) error {
 	if v.Ledger = -1; r.cfg.Ledger == nil {
 		return nil
 	}
@@ -185,6 +185,9 @@ func (r *Recoverer) askLedger(ctx context.Context, v *Verdict) error {
 		return err
 	}
 	v.Epoch = max(v.Epoch, state.Epoch)
+	if err = r.askFences(ctx, v); err != nil {
+		return err
+	}
 	if v.Ledger, err = r.cfg.Ledger.HighestSeq(ctx, v.Shard); err != nil {
 		return err
 	}
@@ -196,6 +199,20 @@ func (r *Recoverer) askLedger(ctx context.Context, v *Verdict) error {
 		v.Late = max(v.Late, min(late, u.Last))
 	}
 	return nil
+}
+
+// askFences counts the last event that Redis had when an earlier attempt began among those that callers have seen. That
+// attempt's process may have died, and Redis may have lost more since. Redis had no later epoch then than now, because
+// no epoch lies between its present one and that of the fence.
+func (r *Recoverer) askFences(ctx context.Context, v *ShardReport) error {
+	fences, err := r.cfg.Ledger.Fences(ctx, v.Shard)
+	for _, f := range fences {
+		at := store.Sight{Epoch: v.Opening, Seq: f.Floor}
+		if f.Epoch == v.Opening+1 && at.After(store.Sight{Epoch: v.SeenIn, Seq: v.Seen}) && f.Floor > v.Redis {
+			v.Seen, v.SeenIn = at.Seq, at.Epoch
+		}
+	}
+	return err
 }
 
 // LastEntry returns the time from which the topic may have events that Redis has lost. It is a minute before the last
@@ -220,7 +237,7 @@ func topicSince(wrote time.Time, last *store.LastWrite, earlier func(time.Time) 
 }
 
 // askCampaigns compares the ledger's campaigns on this shard with those in Redis.
-func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
+func (r *Recoverer) askCampaigns(ctx context.Context, v *ShardReport) error {
 	if err := r.askEvents(ctx, v); err != nil {
 		return err
 	}
@@ -238,7 +255,7 @@ func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
 	return nil
 }
 
-func (r *Recoverer) askCampaign(ctx context.Context, v *Verdict, c *ledger.StoredCampaign) error {
+func (r *Recoverer) askCampaign(ctx context.Context, v *ShardReport, c *ledger.StoredCampaign) error {
 	id := c.Spec.ID
 	state, dealt, err := r.cfg.Store.Shard(v.Shard).CampaignState(ctx, id)
 	if err != nil {
@@ -282,7 +299,7 @@ func (r *Recoverer) askCampaign(ctx context.Context, v *Verdict, c *ledger.Store
 // campaign opens before all are loaded. So if another place is open, this shard has lost the campaign. A refunded
 // campaign is an exception, because it leaves its places one by one. A shard that is down is skipped: a load asks every
 // place again before it deals packets.
-func (r *Recoverer) elsewhere(ctx context.Context, v *Verdict, c *ledger.StoredCampaign) (string, error) {
+func (r *Recoverer) elsewhere(ctx context.Context, v *ShardReport, c *ledger.StoredCampaign) (string, error) {
 	if c.Spec.Places() == 1 || c.State == ledger.StateRefunded {
 		return "", nil
 	}
@@ -305,13 +322,13 @@ func (r *Recoverer) elsewhere(ctx context.Context, v *Verdict, c *ledger.StoredC
 	return "", nil
 }
 
-func (r *Recoverer) askEvents(ctx context.Context, v *Verdict) (err error) {
+func (r *Recoverer) askEvents(ctx context.Context, v *ShardReport) (err error) {
 	v.events, err = r.cfg.Ledger.EventsIn(ctx, v.Shard, stream.SeqRange{First: max(v.Redis, 0) + 1, Last: v.Known()})
 	return err
 }
 
 // doubt returns why a campaign can't continue with its state in Redis; empty if it can.
-func (v *Verdict) doubt(c *ledger.StoredCampaign, state string) string {
+func (v *ShardReport) doubt(c *ledger.StoredCampaign, state string) string {
 	ahead := v.events.Campaigns[c.Spec.ID]
 	refunded := c.State == ledger.StateRefunded
 	begun := !time.Now().Add(stream.ClockSkew).Before(c.Spec.From)
@@ -348,7 +365,7 @@ const chunk = 1 << 16
 
 // skipTo returns the last seq that the opening skips. The next seq is a boundary after all known seqs, and one
 // boundary further if something was lost. The opening skips at least half a chunk.
-func (v *Verdict) skipTo() int64 {
+func (v *ShardReport) skipTo() int64 {
 	next := nextAfter(v.Known())
 	if v.Lost() {
 		next += chunk
@@ -363,7 +380,7 @@ func (v *Verdict) skipTo() int64 {
 func nextAfter(seq int64) int64 { return ((seq+chunk/2)/chunk + 1) * chunk }
 
 // String returns the highest seqs and the campaigns in doubt in one line.
-func (v *Verdict) String() string {
+func (v *ShardReport) String() string {
 	redis := fmt.Sprintf("Redis has come to event %d", v.Redis)
 	if v.Redis < 0 {
 		redis = "Redis has lost the shard"

@@ -11,8 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Window is the public part of a campaign.
-type Window struct {
+// PublicView is the public part of a campaign.
+type PublicView struct {
 	State, Name, Kind, Currency string
 	From, To                    time.Time
 	// SoldOut means that every packet of the place is granted, and no top-up is announced that is not dealt.
@@ -28,7 +28,7 @@ type Window struct {
 
 // Status returns the outcome for a grab of a user without packets, or "open". The checks are in the order of
 // lua/grab.lua.
-func (w *Window) Status() string {
+func (w *PublicView) Status() string {
 	switch ended := !w.Now.Before(w.To); {
 	case w.State == "frozen":
 		return "frozen"
@@ -49,10 +49,10 @@ func (w *Window) Status() string {
 // Window returns the public part of a campaign. On a frozen shard, State is always frozen. If the shard does not have
 // the campaign, the error is ErrNotInRedis, of ClassPermanent. If that shard is frozen, the error is ErrFrozen instead,
 // because the campaign may be lost.
-func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
+func (k *Shard) Window(ctx context.Context, campaign string) (PublicView, error) {
 	node, err := k.Node(ctx)
 	if err != nil {
-		return Window{}, err
+		return PublicView{}, err
 	}
 	pipe := node.Pipeline()
 	open, clock := k.AskOpen(ctx, pipe), pipe.Time(ctx)
@@ -60,7 +60,7 @@ func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
 		placesField, "dealt", LostField)
 	stocked := pipe.LLen(ctx, k.Keys.Stock(campaign))
 	if _, err := pipe.Exec(ctx); err != nil {
-		return Window{}, fmt.Errorf("read the window of campaign %s: %w", campaign, Classify(err))
+		return PublicView{}, fmt.Errorf("read the window of campaign %s: %w", campaign, Classify(err))
 	}
 	var text [10]string
 	for i, v := range fields.Val() {
@@ -68,10 +68,10 @@ func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
 	}
 	lost, frozen := text[9] != "" || text[0] == StateFrozen, open()
 	if text[0] == "" && frozen != nil {
-		return Window{}, fmt.Errorf("campaign %s: %w", campaign, frozen)
+		return PublicView{}, fmt.Errorf("campaign %s: %w", campaign, frozen)
 	}
 	if text[0] == "" {
-		return Window{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
+		return PublicView{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
 	}
 	if frozen != nil {
 		text[0] = StateFrozen
@@ -79,10 +79,10 @@ func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
 	from, errFrom := strconv.ParseInt(text[4], 10, 64)
 	to, errTo := strconv.ParseInt(text[5], 10, 64)
 	if errFrom != nil || errTo != nil {
-		return Window{}, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: its window is %.30q to %.30q", campaign,
+		return PublicView{}, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: its window is %.30q to %.30q", campaign,
 			text[4], text[5])
 	}
-	w := Window{
+	w := PublicView{
 		State: text[0], Name: text[1], Kind: text[2], Currency: text[3], From: time.UnixMilli(from), To: time.UnixMilli(to),
 		Now: clock.Val(), places: 1, Lost: lost,
 	}
@@ -121,7 +121,7 @@ func soldOut(ctx context.Context, rdb redis.Cmdable, k Keys, campaign string, fi
 // Window returns the public part of the campaign. The campaign is sold out if every place is, and frozen if every
 // place is. Lost is true if any place has lost data. All other fields come from the home. If a place does not answer,
 // SoldOut is false, and Window returns no error.
-func (c Campaign) Window(ctx context.Context) (Window, error) {
+func (c Campaign) Window(ctx context.Context) (PublicView, error) {
 	w, err := c.Home().Window(ctx, c.id)
 	if err != nil || w.places == 1 {
 		return w, err

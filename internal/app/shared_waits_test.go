@@ -16,10 +16,10 @@ import (
 // Two readers wait for the same round. Its call of Durable panics. No reader may then return its receipts.
 func TestReadersFailWithTheirRound(t *testing.T) {
 	t.Parallel()
-	var j joined
+	var j sharedWaits
 	key := joinKey{campaign: "rain"} // a call on no shard panics
-	running := &round{begun: true, done: make(chan struct{})}
-	j.last = map[joinKey]*round{key: running}
+	running := &wait{begun: true, done: make(chan struct{})}
+	j.last = map[joinKey]*wait{key: running}
 	call := store.DurableCall{Campaign: "rain", Class: hongbao.DurabilityReplica, Users: []string{"u"},
 		Receipts: [][]hongbao.Receipt{nil}}
 	readers := func() int {

@@ -13,7 +13,7 @@ import (
 func TestWindowOfALostCampaign(t *testing.T) {
 	t.Parallel()
 	rdb, st, places := over(t)
-	window := func() store.Window {
+	window := func() store.PublicView {
 		t.Helper()
 		w, err := st.Campaign("rain").Window(t.Context())
 		require.NoError(t, err)

@@ -4,21 +4,21 @@ import (
 	"net/http"
 )
 
-// Verdict is the conclusion from a response about one credit.
-type Verdict string
+// CreditOutcome is the conclusion from a response about one credit.
+type CreditOutcome string
 
-// The verdicts.
+// The outcomes.
 const (
-	NotSent  Verdict = "NOT_SENT"
-	Done     Verdict = "DONE"
-	Rejected Verdict = "REJECTED"
-	Wait     Verdict = "WAIT"
-	Unknown  Verdict = "UNKNOWN"
+	NotSent  CreditOutcome = "NOT_SENT"
+	Done     CreditOutcome = "DONE"
+	Rejected CreditOutcome = "REJECTED"
+	Wait     CreditOutcome = "WAIT"
+	Unknown  CreditOutcome = "UNKNOWN"
 )
 
-// ofStatus has the verdict for each status of a response to a request for a credit. All other statuses are Unknown.
+// ofStatus has the outcome for each status of a response to a request for a credit. All other statuses are Unknown.
 // This includes redirects, because some systems answer 303 after they have booked.
-var ofStatus = map[int]Verdict{
+var ofStatus = map[int]CreditOutcome{
 	http.StatusOK:      Done, // only if the response repeats the credit
 	http.StatusCreated: Done, // likewise
 
@@ -75,9 +75,9 @@ var (
 	}
 )
 
-// verdictOf returns the verdict for a status and an error code. If the remote is neither idempotent nor queryable, a
+// outcomeOf returns the outcome for a status and an error code. If the remote is neither idempotent nor queryable, a
 // Wait status could hide a booked credit. Only status 429 says that the remote has not started.
-func (c *Config) verdictOf(status int, code string) Verdict {
+func (c *Config) outcomeOf(status int, code string) CreditOutcome {
 	v, known := ofStatus[status]
 	switch {
 	case !known:
@@ -97,8 +97,8 @@ func (c *Config) verdictOf(status int, code string) Verdict {
 
 // ofAnswer returns the result of a response that is not Done. err describes the response.
 func (c *Config) ofAnswer(status int, code string, err error) result {
-	r := result{verdict: c.verdictOf(status, code), err: err, clash: code == codeKeyReused || code == codeReferenceReused}
-	refused := r.verdict == NotSent && ofStatus[status] == NotSent
+	r := result{outcome: c.outcomeOf(status, code), err: err, clash: code == codeKeyReused || code == codeReferenceReused}
+	refused := r.outcome == NotSent && ofStatus[status] == NotSent
 	r.bare = refused && !refusesAll[code]
 	r.outage = concernsAll(status) || refused && !r.bare
 	return r

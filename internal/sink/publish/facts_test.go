@@ -22,16 +22,16 @@ type memCampaigns struct {
 	asked   int // number of calls of Codes
 }
 
-func (m *memCampaigns) Terms(_ context.Context, _ int, campaign string) (Terms, bool, error) {
+func (m *memCampaigns) Terms(_ context.Context, _ int, campaign string) (CampaignFacts, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fails == "terms" {
-		return Terms{}, false, errors.New("redis is gone")
+		return CampaignFacts{}, false, errors.New("redis is gone")
 	}
 	if campaign == "spring" {
-		return Terms{Currency: "CNY", Codes: true}, true, nil
+		return CampaignFacts{Currency: "CNY", Codes: true}, true, nil
 	}
-	return Terms{Currency: "EUR"}, campaign == "autumn", nil
+	return CampaignFacts{Currency: "EUR"}, campaign == "autumn", nil
 }
 
 func (m *memCampaigns) Codes(_ context.Context, _ int, campaign string, packets []int64) ([]string, error) {
