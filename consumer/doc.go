@@ -14,8 +14,8 @@
 //     sets no done bit, because a real event may have that seq.
 //
 // A grant loses no attempt while its sink is paused (`hongbao sink pause`), while the whole sink is down, or while
-// another live worker has the claim on it (hongbao.Heldf). During a pause the shard owns no entries. During an outage
-// it keeps its entries and tries them again with a backoff.
+// another live worker has the claim on it (hongbao.Waitingf). During a pause the shard owns no entries. During an
+// outage it keeps its entries and tries them again with a backoff.
 //
 // The delivery count of Redis counts the attempts, so a crash of the worker counts too. If a batch fails as a whole, it
 // is halved until the failure belongs to one grant. A shard with a Broken error hands back its entries and retries with

@@ -15,7 +15,7 @@ import (
 // context.DeadlineExceeded or os.ErrDeadlineExceeded. If the Handler reported an outage, the error stays an outage, so
 // the grant loses no attempt.
 //
-// Timeout does not change errors with other causes, or errors of hongbao.Heldf. It does not interrupt a Handler that
+// Timeout does not change errors with other causes, or errors of hongbao.Waitingf. It does not interrupt a Handler that
 // ignores its context; after Config.HandleTimeout the worker then gives up its lease.
 func Timeout(d time.Duration) func(hongbao.Handler) hongbao.Handler {
 	return func(next hongbao.Handler) hongbao.Handler {

@@ -130,8 +130,8 @@ func (l *Ledger) Balance(ctx context.Context, user, currency string) (hongbao.Am
 }
 
 // PlanSource provides the planned amounts: campaign.Plans is one. Amount returns the amount of a packet, and false if
-// the plan has no such packet. If the ledger counts that packet, its grant then waits (hongbao.IsHeld), and an alarm is
-// logged: the plan lacks a top-up. It must be safe for concurrent use.
+// the plan has no such packet. If the ledger counts that packet, its grant then waits (hongbao.IsWaiting), and an alarm
+// is logged: the plan lacks a top-up. It must be safe for concurrent use.
 type PlanSource interface {
 	Amount(ctx context.Context, campaign string, packet int64) (hongbao.Amount, bool, error)
 }
@@ -160,7 +160,7 @@ type HandlerConfig struct {
 
 // New returns a Handler that pays a batch of grants in one transaction. The Handler returns nil if all grants are
 // paid or in quarantine. Otherwise it returns a list with one error for each grant, which is nil for grants that are
-// paid or in quarantine. If a grant's campaign is not in the ledger, the grant waits: hongbao.IsHeld is true for its
+// paid or in quarantine. If a grant's campaign is not in the ledger, the grant waits: hongbao.IsWaiting is true for its
 // error.
 func New(config HandlerConfig) (hongbao.Handler, error) {
 	c := ledger.SettlerConfig{Plan: config.Plan, Log: config.Log}

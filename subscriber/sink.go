@@ -23,7 +23,7 @@ type Sink interface {
 	//
 	// The class of an error says what happens next. An outage (hongbao.Outagef) means that the sink is down: Push is
 	// retried without limit, and no event loses an attempt. Permanent and Conflict mean that the event can never
-	// succeed. Broken ends Run. After any other error, also of hongbao.Heldf, the event is tried MaxAttempts times.
+	// succeed. Broken ends Run. After any other error, also of hongbao.Waitingf, the event is tried MaxAttempts times.
 	Push(ctx context.Context, events []topic.Event) (Report, error)
 	// Skip remembers an event that became a dead letter, so that Push does not run its effect later.
 	Skip(ctx context.Context, event topic.Event) error
@@ -63,8 +63,8 @@ type FuncSinkConfig struct {
 	Timeout time.Duration
 }
 
-// rememberedChunks limits the memory of a funcSink: two maps of this size, with 512 bytes for each chunk, make 1 MiB for
-// each shard.
+// rememberedChunks limits the memory of a funcSink: two maps of this size, with 512 bytes for each chunk, make 1 MiB
+// for each shard.
 const rememberedChunks = 1024
 
 // shardSeen has the packets of a shard that were seen. It forgets chunks that it has not used for a long time. Its lock

@@ -113,7 +113,7 @@ func (m mailer) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 		case err != nil:
 			errs[i] = err
 		case state == dedup.InProgress:
-			errs[i] = hongbao.Heldf("another worker is mailing packet %s", packet)
+			errs[i] = hongbao.Waitingf("another worker is mailing packet %s", packet)
 		case state == dedup.InDoubt:
 			errs[i] = hongbao.Errorf(hongbao.ClassPermanent, "the mail for packet %s may be sent: its worker died", packet)
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // Plan returns what the plan of a campaign is made from: its specification, its seed and the draws of its top-ups. It
-// is the Source of campaign.Plans. If the ledger does not have the campaign, its grants wait (hongbao.IsHeld).
+// is the Source of campaign.Plans. If the ledger does not have the campaign, its grants wait (hongbao.IsWaiting).
 func (l *Ledger) Plan(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, []campaign.TopUp, error) {
 	c, stored, err := l.CampaignWithTopUps(ctx, id)
 	if errors.Is(err, ErrNoCampaign) { // a held grant takes no attempt

@@ -69,7 +69,7 @@ func NewSettler(config SettlerConfig) (*Settler, error) {
 
 // Handle settles the grants; all valid ones share a transaction. A nil error for a grant means that the ledger has it
 // durably, paid or in quarantine. A repeated call changes nothing. If the ledger does not have a grant's campaign, the
-// grant waits (hongbao.IsHeld) until the campaign is created or disowned. A grant that a fence leaves out gets
+// grant waits (hongbao.IsWaiting) until the campaign is created or disowned. A grant that a fence leaves out gets
 // ErrFenced, an outage; the other grants are settled.
 func (s *Settler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	errs := make([]error, len(grants))
@@ -93,7 +93,7 @@ func (s *Settler) Record(ctx context.Context, grants []hongbao.Grant) []error {
 
 // PutAside sends grants of disowned campaigns to quarantine. It settles no grant, because it is for deployments in
 // which a remote pays. A nil error for a grant means that it is in quarantine. Grants of other campaigns that the
-// ledger does not have wait (hongbao.IsHeld).
+// ledger does not have wait (hongbao.IsWaiting).
 func (s *Settler) PutAside(ctx context.Context, grants []hongbao.Grant) []error {
 	errs := make([]error, len(grants))
 	known, missing := make(map[string]knownCampaign), make(map[string]bool)
