@@ -301,7 +301,7 @@ func TestFailures(t *testing.T) {
 			got = append(got, s.Name+": "+s.Status.Description)
 		}
 	}
-	require.Equal(t, []string{"grab: outage", "POST /v1/campaigns/{id}/grabs: ", "redis grab.lua: outage", "sink kafka: held",
+	require.Equal(t, []string{"grab: outage", "POST /v1/campaigns/{id}/grabs: ", "redis grab.lua: outage", "sink kafka: waiting",
 		"sink kafka: unknown"}, got)
 	require.Equal(t, "outage", attributes(b.span("grab")[0])["error.type"])
 }
