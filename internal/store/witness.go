@@ -151,12 +151,9 @@ func copyRegistrations(ctx context.Context, node redis.UniversalClient, shards [
 	var waiting []*Shard
 	var replicas int64
 	for _, k := range shards {
-		w := &k.state.witness
-		w.mu.Lock()
-		if w.registration.epoch > 0 && !w.copied {
-			waiting, replicas = append(waiting, k), max(replicas, w.replicas)
+		if has, needs := k.state.witness.uncopied(); needs {
+			waiting, replicas = append(waiting, k), max(replicas, has)
 		}
-		w.mu.Unlock()
 	}
 	if len(waiting) == 0 {
 		return nil
@@ -182,6 +179,13 @@ func copyRegistrations(ctx context.Context, node redis.UniversalClient, shards [
 		w.mu.Unlock()
 	}
 	return nil
+}
+
+// uncopied reports whether the process has a registration without its copies, and returns the number of replicas.
+func (w *witness) uncopied() (replicas int64, needs bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.replicas, w.registration.epoch > 0 && !w.copied
 }
 
 // waitForRegistrations writes the registrations again, unchanged, and waits for their copies, at most for copyTime. It
@@ -226,7 +230,8 @@ func waitForRegistrations(ctx context.Context, node redis.UniversalClient, shard
 func (s *Store) copyRegistrations(ctx context.Context, node redis.UniversalClient, shards []int) error {
 	var held []*Shard
 	for _, i := range shards {
-		if k := s.Shard(i); k.state.witness.renewal.TryLock() {
+		k := s.Shard(i)
+		if _, needs := k.state.witness.uncopied(); needs && k.state.witness.renewal.TryLock() {
 			held = append(held, k)
 		}
 	}

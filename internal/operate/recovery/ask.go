@@ -237,6 +237,27 @@ func (r *Recoverer) fenceTopic(ctx context.Context, k *store.Shard, f *facts) er
 	return nil
 }
 
+// LastEntry returns the time from which the topic may have events that Redis has lost. It is a minute before the last
+// write to the shard, even if its entry was trimmed. It is the zero time if that is unknown.
+func (r *Recoverer) LastEntry(ctx context.Context, shard int) (time.Time, error) {
+	last, err := r.cfg.Store.Shard(shard).LastWrite(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return topicSince(last.Wrote, &last, func(at time.Time) time.Time { return at.Add(-stream.ClockSkew) }), nil
+}
+
+// topicSince returns the time from which the topic has to be read, if Redis was last written at wrote, by its clock.
+// The topic's times come from other clocks. So if Redis' clock is ahead of this worker's, the difference is taken off.
+// The result is the zero time if wrote is unknown, or still in the future; else earlier moves it back.
+func topicSince(wrote time.Time, last *store.LastWrite, earlier func(time.Time) time.Time) time.Time {
+	at := wrote.Add(-max(0, last.Ahead))
+	if wrote.UnixMilli() == 0 || at.After(time.Now()) {
+		return time.Time{}
+	}
+	return earlier(at)
+}
+
 // hear waits for the witnesses, at most for Gather. It sets f.complete if all witnesses that have to report have sent
 // everything to this attempt.
 func (r *Recoverer) hear(ctx context.Context, k *store.Shard, f *facts) error {

@@ -201,9 +201,9 @@ func (r *Recoverer) askLedger(ctx context.Context, v *ShardReport) error {
 	return nil
 }
 
-// askFences counts the last event that Redis had when an earlier attempt began among those that callers have seen. That
-// attempt's process may have died, and Redis may have lost more since. Redis had no later epoch then than now, because
-// no epoch lies between its present one and that of the fence.
+// askFences raises Seen to the last event that Redis had when an earlier attempt began. The process of that attempt may
+// have died, and Redis may have lost more since. Redis had no later epoch then than now, because no epoch lies between
+// its present one and that of the fence.
 func (r *Recoverer) askFences(ctx context.Context, v *ShardReport) error {
 	fences, err := r.cfg.Ledger.Fences(ctx, v.Shard)
 	for _, f := range fences {
@@ -213,27 +213,6 @@ func (r *Recoverer) askFences(ctx context.Context, v *ShardReport) error {
 		}
 	}
 	return err
-}
-
-// LastEntry returns the time from which the topic may have events that Redis has lost. It is a minute before the last
-// write to the shard, even if its entry was trimmed. It is the zero time if that is unknown.
-func (r *Recoverer) LastEntry(ctx context.Context, shard int) (time.Time, error) {
-	last, err := r.cfg.Store.Shard(shard).LastWrite(ctx)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return topicSince(last.Wrote, &last, func(at time.Time) time.Time { return at.Add(-stream.ClockSkew) }), nil
-}
-
-// topicSince returns the time from which the topic has to be read, if Redis was last written at wrote, by its clock.
-// The topic's times come from other clocks. So if Redis' clock is ahead of this worker's, the difference is taken off.
-// The result is the zero time if wrote is unknown, or still in the future; else earlier moves it back.
-func topicSince(wrote time.Time, last *store.LastWrite, earlier func(time.Time) time.Time) time.Time {
-	at := wrote.Add(-max(0, last.Ahead))
-	if wrote.UnixMilli() == 0 || at.After(time.Now()) {
-		return time.Time{}
-	}
-	return earlier(at)
 }
 
 // askCampaigns compares the ledger's campaigns on this shard with those in Redis.
