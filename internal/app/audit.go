@@ -84,17 +84,29 @@ func (a *App) AuditAlone(ctx context.Context, o *AuditOrder) (report *audit.Repo
 		return nil, err
 	}
 	mine, err := locks.Try(ctx, a.store.Shard(0), "audit", func(ctx context.Context) error {
+		last, err := a.store.Auditing(ctx)
+		if err == nil && o.Request != "" && last.Request == o.Request && time.Since(last.Ended) < storedWithin {
+			return hongbao.Errorf(hongbao.ClassConflict, "%w", &AuditRunsError{last})
+		}
 		e := about(ctx, access.RunAudit, "")
 		running := store.RunningAudit{Since: e.Time, By: e.Who, Request: o.Request}
 		if err := a.store.SetAuditing(ctx, running); err != nil { // Redis is full, for example
 			a.log.Warn("a request for a second audit will not show who has started this one", zap.Error(err))
 		}
-		return a.recorded(ctx, e, func(ctx context.Context, e *access.Entry) (err error) {
+		err = a.recorded(ctx, e, func(ctx context.Context, e *access.Entry) (err error) {
 			if report, err = a.AuditAndSeal(ctx, o); report != nil {
 				e.Details = o.details(report)
 			}
 			return err
 		})
+		if err != nil {
+			return err
+		}
+		running.Ended = time.Now()
+		if err := a.store.SetAuditing(ctx, running); err != nil {
+			a.log.Warn("a repeat of the request may start another audit", zap.Error(err))
+		}
+		return nil
 	})
 	if err != nil || mine {
 		return report, err
@@ -105,6 +117,10 @@ func (a *App) AuditAlone(ctx context.Context, o *AuditOrder) (report *audit.Repo
 	}
 	return nil, hongbao.Errorf(hongbao.ClassConflict, "%w", &AuditRunsError{running})
 }
+
+// storedWithin is the time within which a server has stored the answer of an audit that has ended. Until then, a repeat
+// of the request at another server finds neither the lock nor the answer.
+const storedWithin = 10 * time.Second
 
 // details returns what the journal has about an audit.
 func (o *AuditOrder) details(r *audit.Report) map[string]any {

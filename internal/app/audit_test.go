@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"path/filepath"
 	"testing"
 	"time"
@@ -28,6 +29,38 @@ func TestAuditAtAServerWhileRedisIsFull(t *testing.T) {
 	report, err := a.AuditAlone(t.Context(), &AuditOrder{})
 	require.NoError(t, err)
 	require.Equal(t, audit.Agrees, report.Verdict)
+}
+
+// The server that ran an audit has not stored the answer yet. A repeat of the request at another server starts no second
+// audit, unless the first server never stores the answer. Another request starts one.
+func TestRepeatOfAnAuditThatHasJustEnded(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	a := onServers(t, "sqlite", filepath.Join(t.TempDir(), "l.db"), "", "HONGBAO_DEPLOYMENT_SINKS="+configs.SinkBalance)
+	require.NoError(t, a.store.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
+	first := &AuditOrder{Request: "x"}
+	_, err := a.AuditAlone(t.Context(), first)
+	require.NoError(t, err)
+	_, err = a.AuditAlone(t.Context(), first)
+	var runs *AuditRunsError
+	require.ErrorAs(t, err, &runs)
+	require.Equal(t, "x", runs.Request)
+	last, err := a.store.Auditing(t.Context())
+	require.NoError(t, err)
+	last.Ended = time.Now().Add(-storedWithin)
+	require.NoError(t, a.store.SetAuditing(t.Context(), last))
+	for _, o := range []*AuditOrder{first, {Request: "y"}} {
+		_, err = a.AuditAlone(t.Context(), o)
+		require.NoError(t, err)
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = a.AuditAlone(canceled, &AuditOrder{Request: "z"})
+	require.Error(t, err)
+	_, err = a.AuditAlone(t.Context(), &AuditOrder{Request: "z"})
+	require.NoError(t, err, "an audit that failed ended without an answer")
 }
 
 // One campaign can't be sealed. The later ones are sealed all the same.

@@ -20,13 +20,18 @@ type RunningAudit struct {
 	By    string    `json:"by" doc:"Who started it: key:ID for an API key."`
 	// Request identifies the request for the audit.
 	Request string `json:"-"`
+	// Ended is the time when the audit ended without an error; zero until then.
+	Ended time.Time `json:"-"`
 }
 
-// SetAuditing stores which audit runs, on the first shard. The caller has the lock of audits: the record is of no use
-// after that lock has ended.
+// SetAuditing stores which audit runs or was the last one, on the first shard. The caller has the lock of audits.
 func (s *Store) SetAuditing(ctx context.Context, r RunningAudit) error {
+	var ended int64
+	if !r.Ended.IsZero() {
+		ended = r.Ended.UnixMilli()
+	}
 	err := s.rdb.HSet(ctx, s.shards[0].Keys.Audit(), "running_since", r.Since.UnixMilli(), "running_by", r.By,
-		"running_request", r.Request).Err()
+		"running_request", r.Request, "running_ended", ended).Err()
 	if err != nil {
 		return fmt.Errorf("store that an audit runs: %w", Classify(err))
 	}
@@ -39,12 +44,18 @@ func (s *Store) Auditing(ctx context.Context) (RunningAudit, error) {
 		Since   int64  `redis:"running_since"`
 		By      string `redis:"running_by"`
 		Request string `redis:"running_request"`
+		Ended   int64  `redis:"running_ended"`
 	}
-	err := s.rdb.HMGet(ctx, s.shards[0].Keys.Audit(), "running_since", "running_by", "running_request").Scan(&has)
+	err := s.rdb.HMGet(ctx, s.shards[0].Keys.Audit(), "running_since", "running_by", "running_request",
+		"running_ended").Scan(&has)
 	if err != nil {
 		return RunningAudit{}, fmt.Errorf("read which audit runs: %w", Classify(err))
 	}
-	return RunningAudit{time.UnixMilli(has.Since).UTC(), has.By, has.Request}, nil
+	r := RunningAudit{Since: time.UnixMilli(has.Since).UTC(), By: has.By, Request: has.Request}
+	if has.Ended != 0 {
+		r.Ended = time.UnixMilli(has.Ended).UTC()
+	}
+	return r, nil
 }
 
 // SetAudited stores the result of a whole audit on the first shard.
