@@ -84,18 +84,25 @@ func (s *opening) openFor(server *Server) bool {
 // Freeze freezes the shard if the data on its server may be incomplete: the shard was opened for a different server
 // or run, the server was promoted since, or this process has seen an event that the shard lacks. It stores the
 // latest event that this process has seen. Freeze returns the state of the shard, frozen or open.
-func (k *Shard) Freeze(ctx context.Context) (Frozen, error) { return k.freeze(ctx, lateEvent{}, "") }
+func (k *Shard) Freeze(ctx context.Context) (Frozen, error) { return k.freeze(ctx, reasons{}) }
 
-// FencedAt is Freeze after the ledger has refused all epochs before this one. So it freezes a shard that another worker
-// has opened in an earlier epoch meanwhile.
-func (k *Shard) FencedAt(ctx context.Context, epoch int64) (Frozen, error) {
-	k.state.saw(epoch, 0)
-	return k.Freeze(ctx)
+// FreezeBefore is Freeze, and also freezes a shard whose epoch is below epoch. The ledger refuses the events of such a
+// shard.
+func (k *Shard) FreezeBefore(ctx context.Context, epoch int64) (Frozen, error) {
+	return k.freeze(ctx, reasons{before: epoch})
 }
 
-// freeze is Freeze with a late event. skipped is the field of meta in which the caller found it. late does not count if
-// the field has changed since.
-func (k *Shard) freeze(ctx context.Context, late lateEvent, skipped string) (Frozen, error) {
+// reasons are reasons to freeze a shard that the caller knows. The zero value has none.
+type reasons struct {
+	// late is an event that an opening skipped. The caller found it in skipped, the field of meta. It does not count if
+	// the field has changed since.
+	late    lateEvent
+	skipped string
+	before  int64 // freeze a shard of a lower epoch
+}
+
+// freeze does the work of Freeze and FreezeBefore.
+func (k *Shard) freeze(ctx context.Context, why reasons) (Frozen, error) {
 	conn, err := k.pin(ctx)
 	if err != nil {
 		return Frozen{}, err
@@ -105,12 +112,11 @@ func (k *Shard) freeze(ctx context.Context, late lateEvent, skipped string) (Fro
 	if err != nil {
 		return Frozen{}, err
 	}
-	return freezeOn(ctx, conn, k, &server, late, skipped)
+	return freezeOn(ctx, conn, k, &server, why)
 }
 
-func freezeOn(ctx context.Context, conn *redis.Conn, k *Shard, server *Server, late lateEvent, skipped string) (
-	Frozen, error) {
-	args := []any{server.RunID, k.state.known().String(), server.promoted(), late.skipped, skipped}
+func freezeOn(ctx context.Context, conn *redis.Conn, k *Shard, server *Server, why reasons) (Frozen, error) {
+	args := []any{server.RunID, k.state.known().String(), server.promoted(), why.late.skipped, why.skipped, why.before}
 	reply, err := freezeScript.runPlain(ctx, conn, []string{k.Keys.Meta()}, args)
 	if err != nil {
 		return Frozen{}, err

@@ -377,7 +377,7 @@ func (k *Shard) tokenOn(ctx context.Context, conn *redis.Conn) (token, frozen st
 	if opening := parseOpening(m); opening.openFor(&server) {
 		return server.RunID, "", nil
 	}
-	z, err := freezeOn(ctx, conn, k, &server, lateEvent{}, "")
+	z, err := freezeOn(ctx, conn, k, &server, reasons{})
 	if err != nil {
 		return "", "", err
 	}

@@ -79,6 +79,6 @@ func (k *Shard) FreezeLate(ctx context.Context, seq int64) error {
 	if err != nil {
 		return err
 	}
-	_, err = k.freeze(ctx, lateEvent{skipped: seq}, skipped)
+	_, err = k.freeze(ctx, reasons{late: lateEvent{skipped: seq}, skipped: skipped})
 	return err
 }

@@ -174,7 +174,7 @@ func (w *Watch) conclude(now *finding, list []int, gone []LateGrant) {
 func (w *Watch) freeze(ctx context.Context, now *finding) {
 	for _, shard := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(now.notOpen, now.ahead)))) {
 		if !now.heads[shard].Frozen || slices.Contains(now.ahead, shard) {
-			z, err := w.Store.Shard(shard).freeze(ctx, now.late[shard], now.skipped[shard])
+			z, err := w.Store.Shard(shard).freeze(ctx, reasons{late: now.late[shard], skipped: now.skipped[shard]})
 			if err != nil || !z.Frozen {
 				continue // the next check tries again
 			}

@@ -2,7 +2,6 @@ package recovery
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -197,12 +196,7 @@ func (r *Recoverer) begin(ctx context.Context, k *store.Shard, z *store.Frozen, 
 	if err != nil {
 		return a, err
 	}
-	err = k.Begin(ctx, z, a)
-	if errors.Is(err, store.ErrAttemptOver) { // if another worker has opened the shard, the ledger refuses its events
-		_, failed := k.FencedAt(ctx, a.Epoch)
-		err = errors.Join(err, failed)
-	}
-	return a, err
+	return a, k.Begin(ctx, z, a) // if another worker has opened the shard meanwhile, FreezeFenced freezes it
 }
 
 // fenceTopic fences all earlier sessions of the topic, and reads the grants in the topic. It does so once in an

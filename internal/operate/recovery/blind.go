@@ -62,12 +62,19 @@ func (r *Recoverer) openBlind(ctx context.Context, v *ShardReport, by stream.Dec
 	return err
 }
 
-// keepOpenings records openings without the ledger in the ledger, until ctx ends.
+// fencedRounds is the number of keepOpenings' rounds from one call of FreezeFenced for a shard to the next.
+const fencedRounds = 10
+
+// keepOpenings records openings without the ledger in the ledger, and freezes shards whose epoch the ledger refuses,
+// until ctx ends.
 func (r *Recoverer) keepOpenings(ctx context.Context) {
 	failed := map[int]bool{}
-	for {
+	for round := 0; ; round++ {
 		for shard := range r.cfg.Store.Len() {
 			err := r.KeepOpening(ctx, shard)
+			if (round+shard)%fencedRounds == 0 {
+				_ = r.FreezeFenced(ctx, shard) // the sinks report a ledger that does not answer
+			}
 			if err != nil && ctx.Err() == nil && !failed[shard] {
 				r.cfg.Log.Warn("recording an opening of a shard in the ledger failed, and the shard's grants wait; the worker tries "+
 					"again", zap.Int("shard", shard), zap.Error(err))
@@ -78,6 +85,20 @@ func (r *Recoverer) keepOpenings(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// FreezeFenced freezes a shard that is open in an epoch that the ledger refuses. Such a shard was opened by one worker
+// while another one, which believed it frozen, noted a later attempt in the ledger. Its next opening takes a later epoch.
+func (r *Recoverer) FreezeFenced(ctx context.Context, shard int) error {
+	if r.cfg.Ledger == nil {
+		return nil
+	}
+	state, err := r.cfg.Ledger.Shard(ctx, shard) // read first: an opening is noted in the ledger before Redis has it
+	if err != nil {
+		return err
+	}
+	_, err = r.cfg.Store.Shard(shard).FreezeBefore(ctx, state.Epoch)
+	return err
 }
 
 // KeepOpening records in the ledger that a person opened the shard while the ledger was down. Then workers take grants

@@ -58,8 +58,17 @@ func (untouched) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 // first one's epoch forever. Found by the simulation.
 func TestFencedAfterAnOpening(t *testing.T) {
 	t.Parallel()
+	t.Run("open", func(t *testing.T) { fencedAfterAnOpening(t, false) })
+	// Redis has lost an event since, so the shard is frozen. What its users have seen still counts, and the next attempt
+	// restores it.
+	t.Run("lost since", func(t *testing.T) { fencedAfterAnOpening(t, true) })
+}
+
+func fencedAfterAnOpening(t *testing.T, loses bool) {
 	w := setup(t)
-	w.grab(t, w.rdb, 5)
+	p := w.process(t)
+	p.watch(t)
+	p.wins(t, 5)
 	w.settle(t)
 	w.restart(t, "")
 	reached, opened, over := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -75,10 +84,23 @@ func TestFencedAfterAnOpening(t *testing.T) {
 	}}
 	w.rec = w.recoverer(func(c *recovery.Config) { first.Ledger, c.Ledger = c.Ledger, first })
 	w.opens(t)
+	if loses {
+		old := w.older(t)
+		p.wins(t, 1)
+		w.settle(t)
+		w.restart(t, old)
+	}
 	close(opened)
 	require.ErrorIs(t, <-over, store.ErrAttemptOver)
 	w.rec = second
+	require.NoError(t, second.FreezeFenced(t.Context(), 0))
 	w.opens(t)
-	w.grab(t, w.rdb, 1)
+	before, err := w.shard().Head(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, second.FreezeFenced(t.Context(), 0))
+	after, err := w.shard().OpenHead(t.Context())
+	require.NoError(t, err, "the ledger takes this epoch, so the shard stays open")
+	require.Equal(t, before, after)
+	p.wins(t, 1)
 	w.settle(t)
 }
