@@ -5,19 +5,20 @@
 -- ARGV  1 "early" to close it before its window is over, else ""  2 number of the whole campaign's packets in the
 --       ledger: the place must have announced all of them and loaded its share; 0 to skip this check, because the
 --       campaign is lost on another place
--- Reply "closed", state, seq of the close, its time in ms, its epoch, granted, granted amount, left, left amount; or
+-- Reply "closed", state, seq of the close, its time in ms, the shard's epoch, granted, granted amount, left, left amount; or
 --       "refused", the reason (missing, loading, window, frozen, refilling), the state, the end of the window in ms;
 --       or "generations" and the number of announced generations, if KEYS has stocks for a different number
 -- Cost  O(chunks that were loaded, and packets of one chunk of each generation)
 -- First write XADD: it grows memory. The script checks everything before it. It runs when Redis is out of memory too
 --       (see newDrainScript): closed campaigns are later purged, which frees memory.
--- Repeat returns the same answer, even after the refund: the counts of a closed campaign do not change.
+-- Repeat returns the same answer, even after the refund: the counts of a closed campaign do not change. The epoch is
+--       the present one, because a close that Redis still has belongs to the present epoch.
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local meta = redis.call('HMGET', KEYS[1], 'seq', 'epoch', 'frozen')
 local c, damage = whole(KEYS[3], 'state', 'to', 'loaded', 'loaded_amount', 'user_campaign')
-local closed, half_closed = whole(KEYS[3], 'close_seq', 'closed_at', 'close_epoch', 'granted', 'granted_amount')
+local closed, half_closed = whole(KEYS[3], 'close_seq', 'closed_at', 'granted', 'granted_amount')
 redis.call('XLEN', KEYS[2])
 local walk = redis.call('HMGET', KEYS[3], 'generation', 'dealt', 'packets')
 local withheld, withheld_amount = withheld_of(KEYS[3], KEYS[5])
@@ -33,8 +34,8 @@ end
 if damage or half_closed or not withheld then
 	return damage or half_closed or withheld_amount
 end
-local function answer(seq, at, epoch, granted, amount)
-	return { 'closed', c[1], seq, at, epoch, granted, amount, string.format('%.0f', c[3] - granted),
+local function answer(seq, at, granted, amount)
+	return { 'closed', c[1], seq, at, meta[2], granted, amount, string.format('%.0f', c[3] - granted),
 		string.format('%.0f', c[4] - amount) }
 end
 if closed[1] then
@@ -61,11 +62,11 @@ if granted + 0 < holders or granted + 0 > holders * c[5] + above then -- someone
 	return redis.error_reply('HBSTOCK the stock lacks ' .. granted .. ' of ' .. c[3] .. ' packets, and ' .. holders ..
 		' users have receipts, at most ' .. c[5] .. ' each and ' .. above .. ' above that limit')
 end
-local reply = answer('', '', meta[2], granted, amount)
+local reply = answer('', '', granted, amount)
 local seq, ms = string.format('%.0f', meta[1] + 1), string.format('%.0f', now)
 redis.call('XADD', KEYS[2], '*', '1', 'close ' .. string.match(KEYS[3], '[^:]+$') .. ' ' .. seq .. ' ' .. meta[2] .. ' ' .. ms ..
 	'\n' .. table.concat(reply, ' ', 6))
-redis.call('HSET', KEYS[3], 'state', 'closed', 'close_seq', seq, 'closed_at', ms, 'close_epoch', meta[2],
+redis.call('HSET', KEYS[3], 'state', 'closed', 'close_seq', seq, 'closed_at', ms,
 	'granted', granted, 'granted_amount', amount)
 redis.call('HSET', KEYS[1], 'seq', seq, 'watched', ms)
 reply[2], reply[3], reply[4] = 'closed', seq, ms

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -93,11 +94,19 @@ func refusedClose(campaign string, r *replyReader) error {
 		"close campaign %s: the script refused for %.40q, which this build does not know", campaign, why)
 }
 
-// CloseOf returns the close entry of a campaign that is closed on its shard. Otherwise the error is ErrNotInRedis,
+// CloseOf returns the close entry of a campaign that is closed on its shard. Its epoch is that of the shard, because
+// Redis still has the close. Otherwise the error is ErrNotInRedis,
 // ErrLost, or ErrNotClosed with the campaign's state. All three are Permanent.
 func (k *Shard) CloseOf(ctx context.Context, campaign string) (stream.Entry, error) {
-	values, err := k.rdb.HMGet(ctx, k.Keys.Campaign(campaign), "state", "close_seq", "closed_at", "close_epoch",
-		"granted", "granted_amount", "loaded", "loaded_amount").Result()
+	pipe := k.rdb.Pipeline()
+	epoch := pipe.HGet(ctx, k.Keys.Meta(), "epoch") // read first: the close is of this epoch or of a later one
+	fields := pipe.HMGet(ctx, k.Keys.Campaign(campaign), "state", "close_seq", "closed_at", "granted", "granted_amount",
+		"loaded", "loaded_amount")
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	if err := epoch.Err(); err != nil && !errors.Is(err, redis.Nil) {
+		return stream.Entry{}, fmt.Errorf("read the epoch of %s: %w", k.Keys.Meta(), Classify(err))
+	}
+	values, err := fields.Result()
 	if err != nil {
 		return stream.Entry{}, fmt.Errorf("read the close of campaign %s: %w", campaign, Classify(err))
 	}
@@ -112,7 +121,7 @@ func (k *Shard) CloseOf(ctx context.Context, campaign string) (stream.Entry, err
 		return stream.Entry{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is %s: %w", campaign, state, ErrNotClosed)
 	}
 	r := replyReader{}
-	for _, v := range values[1:] {
+	for _, v := range slices.Insert(values[1:], 2, any(epoch.Val())) {
 		s, _ := v.(string) // an absent field becomes "", which does not parse as a number
 		r.rest = append(r.rest, s)
 	}

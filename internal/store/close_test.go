@@ -68,6 +68,17 @@ func TestCloseEndsACampaign(t *testing.T) {
 	require.Equal(t, e, again)
 	require.Equal(t, e, stored)
 	require.Empty(t, differ(after, b.dump(t)))
+
+	// The shard was opened again, and Redis still has the close. The ledger may refuse an event of the earlier epoch.
+	// Found by the simulation.
+	require.NoError(t, b.rdb.HIncrBy(t.Context(), b.k.Keys.Meta(), "epoch", 2).Err())
+	e.Epoch += 2
+	again, err = b.k.Close(t.Context(), "rain", false, 0)
+	require.NoError(t, err)
+	require.Equal(t, e, again)
+	stored, err = b.k.CloseOf(t.Context(), "rain")
+	require.NoError(t, err)
+	require.Equal(t, e, stored)
 }
 
 func TestCloseRefuses(t *testing.T) {
