@@ -15,7 +15,7 @@ import (
 
 // dies runs a command as command does, in a process that dies after a while.
 func (w *world) dies(ctx context.Context, after time.Duration, do func(context.Context, *app.App) error) (err error) {
-	p := w.net.proc("person who leaves")
+	p := w.net.proc("leaver")
 	cfg, err := w.config(p)
 	if err != nil {
 		return err

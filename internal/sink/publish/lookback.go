@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -16,7 +18,8 @@ import (
 // batch may be before that offset. If all events are there, it completes the claim. If none is, it sends a fence record
 // with the next epoch, so that the broker refuses every late copy. All in-sync replicas acknowledge the fence record,
 // so after it no earlier record can be hidden. If the events are still missing, it releases the claim, and the events
-// are claimed again.
+// are claimed again. If some are there, other batches had them: a batch is stored whole or not at all, so the broker
+// refused this one, and Redis has lost what happened since. It marks these events as done, and releases the others.
 //
 // If this worker dies meanwhile, the next worker starts over. If only this call runs out of time, the next call
 // continues to read where this call stopped.
@@ -74,11 +77,29 @@ func (p *Publisher) releaseMissing(ctx context.Context, s *slot, c *call, o *cla
 	if all, err := p.find(ctx, c, o, progress, sent.base); err != nil || all {
 		return err
 	}
+	if len(progress.seen) > 0 {
+		_, err := p.completeClaim(ctx, c, o.part(progress.seen))
+		return err
+	}
 	released, err := p.releaseClaim(ctx, c, &o.claim)
 	if released {
 		p.count.releasedMissing.Add(1)
 	}
 	return err
+}
+
+// part returns the claim with only these of its events. Completing it ends the whole claim.
+func (o *claimed) part(seen map[int64]struct{}) *stream.Claim {
+	part := o.claim
+	part.Events = nil
+	for _, seq := range slices.Sorted(maps.Keys(seen)) {
+		if n := len(part.Events); n > 0 && part.Events[n-1].Last == seq-1 {
+			part.Events[n-1].Last = seq
+			continue
+		}
+		part.Events = append(part.Events, stream.SeqRange{First: seq, Last: seq})
+	}
+	return &part
 }
 
 // search is the progress of searching the log for the batch of one claim. The slot keeps it, so that several calls of
@@ -172,14 +193,10 @@ func (p *Publisher) find(ctx context.Context, c *call, o *claimed, progress *sea
 			progress.next, end, err)
 	}
 	progress.next = max(progress.next, end)
-	switch int64(len(progress.seen)) {
-	case 0:
+	if int64(len(progress.seen)) < st.count() {
 		return false, nil
-	case st.count():
-		p.count.foundInLog.Add(1)
-		_, err := p.completeClaim(ctx, c, &o.claim)
-		return true, err
 	}
-	return false, p.waits(o, decimal(int64(len(progress.seen)))+
-		" of its events are in the log, though a batch is stored whole or not at all")
+	p.count.foundInLog.Add(1)
+	_, err = p.completeClaim(ctx, c, &o.claim)
+	return true, err
 }

@@ -82,9 +82,8 @@ func (p *Publisher) newClaimID() string {
 // Outage: the brokers or Campaigns did not answer in time, or the partition was not free in time. A stored claim stays
 // for the next worker. Held: a live worker is processing the same grants. Permanent: a grant has invalid fields, its
 // campaign is unknown, its coupon has no code, or the broker refuses it although it accepts a record as large as any
-// grant. Conflict:
-// the log contains only a part of a batch, or retention has deleted the place where the batch would be. Broken: the
-// topic and the claims contradict each other, or the broker refuses everything.
+// grant. Conflict: retention has deleted the place where a batch would be. Broken: the topic and the claims contradict
+// each other, or the broker refuses everything.
 func (p *Publisher) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	c := newCall(grants, p.cfg.BatchGrants)
 	if len(c.left) == 0 {
