@@ -17,12 +17,14 @@ import (
 var notWithTwice = []string{Failover, TellerDies, OldFile, FirstFile, Flushed, QuietStart, ClockAhead, TopUp, SinkLate,
 	SinkAgain}
 
-// drawTwice adds a PacketTwice to some plans. Nobody ends its campaign: its stock contradicts its grants.
+// drawTwice adds a PacketTwice to some plans. Nobody ends its campaign: its stock contradicts its grants. Its users get one
+// packet each, so the packet goes to another user: the reserve would not pay the same user twice.
 func (p *Plan) drawTwice(at time.Duration) {
 	if slices.ContainsFunc(notWithTwice, p.has) {
 		return
 	}
 	p.Deeds = append(p.Deeds, Deed{What: PacketTwice, At: at})
+	p.Campaigns[0].Hold = 1
 	p.Ends = slices.DeleteFunc(p.Ends, func(id string) bool { return id == p.Campaigns[0].ID })
 }
 
