@@ -221,7 +221,7 @@ func (w *world) facts() *judge.Facts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f := &judge.Facts{Told: slices.Clone(w.told), GaveUp: slices.Clone(w.gaveUp),
-		Above: maps.Clone(w.above), Decided: w.decided, TopicAgain: w.plan.has(TopicAgain),
+		Above: maps.Clone(w.above), Decided: w.decided, TopicAgain: w.plan.has(TopicAgain), RedisLoses: w.plan.losesRedis(),
 		SinkMoves: w.plan.changesSinks(), OwedAfter: w.owedAfter, Twice: w.twice}
 	for _, c := range w.plan.Campaigns {
 		f.Campaigns = append(f.Campaigns, judge.Campaign{ID: c.ID, Packets: c.Packets, Total: c.Packets * price,

@@ -30,6 +30,8 @@ type Facts struct {
 	Decided bool
 	// TopicAgain says that the topic was deleted and made again, so it may lack what subscribers handled.
 	TopicAgain bool
+	// RedisLoses says that Redis may have lost writes.
+	RedisLoses bool
 	// SinkMoves says that sink kafka came or went: the topic may lack what it does not owe. By shard, OwedAfter has a seq
 	// after which it owes everything; nil if no such seq is known.
 	SinkMoves bool
