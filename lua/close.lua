@@ -24,15 +24,15 @@ local walk = redis.call('HMGET', KEYS[3], 'generation', 'dealt', 'packets')
 local withheld, withheld_amount = withheld_of(KEYS[3], KEYS[5])
 local above = redis.call('HGET', KEYS[3], 'above_limit') or 0
 local holders = redis.call('HLEN', KEYS[4])
-local left, left_amount, fits = withheld or 0, withheld_amount, true
+local left, left_amount, fits = withheld or 0, withheld and withheld_amount or 0, true
 for i = 6, #KEYS, 2 do
 	local n, sum = left_of(KEYS[i], KEYS[i + 1])
 	fits = fits and n
 	left, left_amount = left + (n or 0), left_amount + (sum or 0)
 end
 
-if damage or half_closed or not withheld then
-	return damage or half_closed or withheld_amount
+if damage or half_closed then
+	return damage or half_closed
 end
 local function answer(seq, at, granted, amount)
 	return { 'closed', c[1], seq, at, meta[2], granted, amount, string.format('%.0f', c[3] - granted),
@@ -40,6 +40,9 @@ local function answer(seq, at, granted, amount)
 end
 if closed[1] then
 	return answer(unpack(closed))
+end
+if not withheld then
+	return withheld_amount -- the error
 end
 local refused = (not c[1] and 'missing') or (c[1] == 'frozen' and 'frozen') or (c[1] == 'loading' and 'loading') or
 	(ARGV[1] ~= 'early' and now < tonumber(c[2]) and 'window') or

@@ -312,3 +312,28 @@ func TestGroupFinishedPassesOverForgedEntries(t *testing.T) {
 	require.True(t, exists)
 	require.Zero(t, n)
 }
+
+// A restore has withheld packets of a campaign that was ended from the ledger later. A close returns that end. Found by
+// the simulation.
+func TestCloseOfALostCampaignWithWithheldPackets(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 5))
+	b.begin(t)
+	require.NoError(t, b.k.Withhold(t.Context(), attempt, "rain", store.Withholding{Last: 1, Front: []int{3}}))
+	require.NoError(t, b.rdb.HDel(t.Context(), b.k.Keys.Meta(), "frozen", "mend").Err())
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "state", store.StateFrozen).Err())
+	require.NoError(t, b.k.EndLost(t.Context(), &store.LostCampaign{ID: "rain", Packets: 5, Total: 50, Loaded: 5,
+		LoadedAmount: 50, Granted: 2, GrantedAmount: 20}))
+	e, err := b.k.Close(t.Context(), "rain", true, 0)
+	require.NoError(t, err)
+	require.Equal(t, stream.Closing{Granted: 2, GrantedAmount: 20, Left: 3, LeftAmount: 30}, e.Close)
+	list, err := b.k.Withheld(t.Context(), "rain")
+	require.NoError(t, err)
+	require.Empty(t, list)
+
+	b.load(t, spec("snow", 5))
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Campaign("snow"), "withheld", "1 10").Err())
+	_, err = b.k.Close(t.Context(), "snow", true, 0)
+	require.ErrorContains(t, err, "HBDAMAGED the field withheld")
+}
