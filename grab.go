@@ -76,6 +76,9 @@ type Receipt struct {
 	Code string `json:"code,omitempty"`
 }
 
+// EventID returns the id of the grant's event, "<shard>-<seq>", as in the topic.
+func (r *Receipt) EventID() string { return eventID(r.Shard, r.Seq) }
+
 // LimitHit is the limit that refused a grab.
 type LimitHit struct {
 	Limit Limit `json:"limit"`

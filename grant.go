@@ -30,27 +30,38 @@ type Grant struct {
 }
 
 // EventID returns the id of the grant's event, "<shard>-<seq>". It is unique in the deployment.
-func (g *Grant) EventID() string {
-	b := make([]byte, 0, 24)
-	b = strconv.AppendInt(b, int64(g.Shard), 10)
-	b = append(b, '-')
-	b = strconv.AppendInt(b, g.Seq, 10)
-	return string(b)
+func (g *Grant) EventID() string { return eventID(g.Shard, g.Seq) }
+
+func eventID(shard int, seq int64) string {
+	var room [32]byte
+	b := append(strconv.AppendInt(room[:0], int64(shard), 10), '-')
+	return string(strconv.AppendInt(b, seq, 10))
+}
+
+// Batch is grants of one shard that are delivered in one call.
+type Batch struct {
+	Shard int
+	// Epoch is the shard's epoch when the grants were read from Redis, 1 or more. The epoch rises each time the shard is
+	// opened. A grant of an earlier epoch may be in the batch, because Redis still had it in this one. A batch of an
+	// earlier epoch than the shard's present one may have grants that Redis has lost since. A replay and a requeue of dead
+	// letters read the epoch when they begin on the shard.
+	Epoch int64
+	// Grants must not be changed. They belong to the caller, who may deliver them again.
+	Grants []Grant
 }
 
 // Handler handles the grants of a consumer group. The settlement and the publisher are Handlers, and middleware wraps
 // one.
 //
-// Handle returns nil if all grants are done. Otherwise errs[i] is the result of grants[i], and nil means done. A slice
-// of another length counts as ClassBroken for all grants. All grants of a call are from one shard. A grant may be
-// delivered more than once, so handlers must be idempotent. When ctx ends, the lease on the grants is lost: Handle must
-// write nothing more and return soon.
+// Handle returns nil if all grants are done. Otherwise errs[i] is the result of b.Grants[i], and nil means done. A
+// slice of another length counts as ClassBroken for all grants. A grant may be delivered more than once, so handlers
+// must be idempotent. When ctx ends, the lease on the grants is lost: Handle must write nothing more and return soon.
 type Handler interface {
-	Handle(ctx context.Context, grants []Grant) []error
+	Handle(ctx context.Context, b Batch) []error
 }
 
 // HandlerFunc is a function that implements Handler. Middleware returns such functions (consumer.Config.Middleware).
-type HandlerFunc func(ctx context.Context, grants []Grant) []error
+type HandlerFunc func(ctx context.Context, b Batch) []error
 
 // Handle calls f.
-func (f HandlerFunc) Handle(ctx context.Context, grants []Grant) []error { return f(ctx, grants) }
+func (f HandlerFunc) Handle(ctx context.Context, b Batch) []error { return f(ctx, b) }

@@ -67,8 +67,9 @@ type timed struct {
 }
 
 // Handle implements hongbao.Handler.
-func (t timed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
-	errs := t.Handler.Handle(ctx, grants)
+func (t timed) Handle(ctx context.Context, batch hongbao.Batch) []error {
+	grants := batch.Grants
+	errs := t.Handler.Handle(ctx, batch)
 	for i := range grants {
 		if i >= len(errs) || errs[i] == nil {
 			t.arrived(grants[i].User)

@@ -82,7 +82,7 @@ func (r *fixture) noop(ctx context.Context, n int) (float64, error) {
 	return r.consume(ctx, st, "noop", n, nothing)
 }
 
-var nothing = hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return nil })
+var nothing = hongbao.HandlerFunc(func(context.Context, hongbao.Batch) []error { return nil })
 
 // queueKafkaRow compares how the publisher and how watermill bring messages from Redis to Kafka.
 func queueKafkaRow(ctx context.Context, o options) ([]Result, error) {

@@ -28,7 +28,8 @@ func TestBrokenShardIsTriedAgain(t *testing.T) {
 	ids := b.add(t, 0, 1, 1, 1)
 	b.add(t, 1, 5)
 	var fixed atomic.Bool
-	s := newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+	s := newSink(func(_ context.Context, batch hongbao.Batch) []error {
+		grants := batch.Grants
 		if grants[0].Shard == 1 || fixed.Load() {
 			return nil
 		}
@@ -37,7 +38,7 @@ func TestBrokenShardIsTriedAgain(t *testing.T) {
 				return hongbao.Errorf(hongbao.ClassBroken, "the topic is not there")
 			}
 			return nil
-		})(t.Context(), grants)
+		})(t.Context(), batch)
 	})
 	w := start(t, b.config(t, "w", s))
 	h := w.awaitHealth(0, ShardBroken)

@@ -43,7 +43,8 @@ func childMain() {
 	quick(&cfg)
 	cfg.Redis, cfg.Reads, cfg.Space = rdb, rdb, hongbao.Space{Prefix: prefix, Shards: 1}
 	cfg.Group, cfg.Consumer, cfg.Log, cfg.Lease = group, name, zap.NewNop(), shortLease
-	cfg.Handler = newSink(func(ctx context.Context, grants []hongbao.Grant) []error {
+	cfg.Handler = newSink(func(ctx context.Context, batch hongbao.Batch) []error {
+		grants := batch.Grants
 		switch {
 		case mode == "down":
 			note("down %d", len(grants))
@@ -149,7 +150,7 @@ func TestPausedProcessNoticesThatItsLeaseIsLost(t *testing.T) {
 	testkit.Eventually(t, soon, func() bool { return len(b.notes(t, "sleeper holds")) == 1 }, "the worker has the entries")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
 	out := make(chan struct{})
-	s := newSink(func(context.Context, []hongbao.Grant) []error { <-out; return nil })
+	s := newSink(func(context.Context, hongbao.Batch) []error { <-out; return nil })
 	cfg := b.config(t, "peer", s)
 	cfg.Lease = shortLease
 	w := start(t, cfg)

@@ -168,6 +168,19 @@ func (d *delivery) admitted(places []int) ([]error, error) {
 	return d.call(places), nil
 }
 
+// at returns the grants at these indexes. It copies them only if they are not adjacent.
+func (d *delivery) at(places []int) []hongbao.Grant {
+	first, last := places[0], places[len(places)-1]
+	if last-first == len(places)-1 { // the indexes ascend
+		return d.grants[first : last+1 : last+1]
+	}
+	grants := make([]hongbao.Grant, len(places))
+	for i, place := range places {
+		grants[i] = d.grants[place]
+	}
+	return grants
+}
+
 // call calls the handler once, with a time limit, and recovers from a panic. It returns one result per grant.
 func (d *delivery) call(places []int) (errs []error) {
 	ctx, cancel := context.WithTimeout(d.l.ctx, d.s.cfg.HandleTimeout)
@@ -176,10 +189,7 @@ func (d *delivery) call(places []int) (errs []error) {
 	defer d.s.stepped()
 	d.l.called(time.Now())
 	defer d.l.called(time.Time{})
-	grants := make([]hongbao.Grant, len(places))
-	for i, place := range places {
-		grants[i] = d.grants[place]
-	}
+	b := hongbao.Batch{Shard: d.s.index, Epoch: d.s.epoch, Grants: d.at(places)}
 	defer func() {
 		if p := recover(); p != nil {
 			d.s.log.Error("the handler panicked", zap.String("code", "handler_panicked"), zap.Any("panic", p),
@@ -188,14 +198,14 @@ func (d *delivery) call(places []int) (errs []error) {
 			errs = slices.Repeat([]error{err}, len(places))
 		}
 	}()
-	errs = d.s.cfg.Handler.Handle(ctx, grants)
-	if errs != nil && len(errs) != len(grants) {
+	errs = d.s.cfg.Handler.Handle(ctx, b)
+	if errs != nil && len(errs) != len(places) {
 		err := hongbao.Errorf(hongbao.ClassBroken,
-			"the handler returned %d errors for %d grants: unknown which grants are done", len(errs), len(grants))
-		errs = slices.Repeat([]error{err}, len(grants))
+			"the handler returned %d errors for %d grants: unknown which grants are done", len(errs), len(places))
+		errs = slices.Repeat([]error{err}, len(places))
 	}
 	if errs == nil {
-		errs = make([]error, len(grants))
+		errs = make([]error, len(places))
 	}
 	return errs
 }

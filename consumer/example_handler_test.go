@@ -24,7 +24,8 @@ type points struct {
 	came   map[string]int            // how often a user's grant came
 }
 
-func (p *points) Handle(_ context.Context, grants []hongbao.Grant) []error {
+func (p *points) Handle(_ context.Context, batch hongbao.Batch) []error {
+	grants := batch.Grants
 	p.mu.Lock() // each shard may have a call
 	defer p.mu.Unlock()
 	errs := make([]error, len(grants))

@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"fmt"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -12,16 +13,18 @@ import (
 // A program adds its own middleware, which reports how long each call took, and Timeout, which limits the calls.
 func ExampleConfig_middleware() {
 	logged := func(next hongbao.Handler) hongbao.Handler {
-		return hongbao.HandlerFunc(func(ctx context.Context, grants []hongbao.Grant) []error {
+		return hongbao.HandlerFunc(func(ctx context.Context, batch hongbao.Batch) []error {
+			grants := batch.Grants
 			begin := time.Now()
-			errs := next.Handle(ctx, grants)
+			errs := next.Handle(ctx, testkit.Batch(grants))
 			fmt.Printf("%d grants, quick: %v\n", len(grants), time.Since(begin) < time.Second)
 			return errs
 		})
 	}
 	cfg := consumer.DefaultConfig()
 	cfg.Middleware = []func(hongbao.Handler) hongbao.Handler{logged, consumer.Timeout(20 * time.Millisecond)}
-	cfg.Handler = hongbao.HandlerFunc(func(ctx context.Context, grants []hongbao.Grant) []error {
+	cfg.Handler = hongbao.HandlerFunc(func(ctx context.Context, batch hongbao.Batch) []error {
+		grants := batch.Grants
 		<-ctx.Done() // a sink that does not answer
 		errs := make([]error, len(grants))
 		for i := range errs {
@@ -35,7 +38,7 @@ func ExampleConfig_middleware() {
 	for i := len(cfg.Middleware) - 1; i >= 0; i-- {
 		h = cfg.Middleware[i](h)
 	}
-	errs := h.Handle(context.Background(), make([]hongbao.Grant, 3))
+	errs := h.Handle(context.Background(), testkit.Batch(make([]hongbao.Grant, 3)))
 	fmt.Println(hongbao.ClassOf(errs[0]), errs[0])
 	// Output:
 	// 3 grants, quick: true

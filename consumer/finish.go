@@ -88,7 +88,7 @@ func (s *shard) ackPatiently(l *lease, runs []stream.SeqRange, ids []string) err
 		if last != nil {
 			s.log.Warn("ack failed; trying again", zap.Error(last))
 		}
-		_, last = s.redis.Ack(context.WithoutCancel(l.ctx), s.cfg.Group, runs, ids)
+		_, last = s.at.Ack(context.WithoutCancel(l.ctx), s.cfg.Group, runs, ids)
 		return hongbao.ClassOf(last) != hongbao.ClassBroken && !errors.Is(last, store.ErrStale), last
 	})
 }
@@ -139,7 +139,7 @@ func (s *shard) parkOrDeadLetter(ctx context.Context, it *item, results []error,
 	if unanswered > 0 && !(waits && failed) || len(again) == 0 {
 		return unanswered == 0, nil
 	}
-	n, err := s.redis.Park(context.WithoutCancel(ctx), s.cfg.Group, s.cfg.Consumer,
+	n, err := s.at.Park(context.WithoutCancel(ctx), s.cfg.Group, s.cfg.Consumer,
 		[]store.Parking{s.parkingOf(it, again[0], attempts)})
 	if err != nil || n == 0 {
 		// The entry has another owner or was deleted from the stream; the next worker that takes it finds that out.
@@ -160,7 +160,7 @@ func (s *shard) parkOrDeadLetter(ctx context.Context, it *item, results []error,
 func (s *shard) deadLetter(ctx context.Context, it *item, l store.Letter, why error) (written bool, err error) {
 	l.Group, l.Consumer, l.EntryID, l.Attempts = s.cfg.Group, s.cfg.Consumer, it.ID, it.Attempt
 	l.Class, l.Reason = hongbao.ClassOf(why), why.Error()
-	written, err = s.redis.DeadLetter(context.WithoutCancel(ctx), l)
+	written, err = s.at.DeadLetter(context.WithoutCancel(ctx), l)
 	if written {
 		s.c.count.dead.Add(1)
 		if l.Grant != nil {

@@ -21,8 +21,9 @@ func forged(seq, epoch int64) []any {
 }
 
 // thefts returns a sink function that counts the grants to the user thief.
-func thefts(n *atomic.Int64) func(context.Context, []hongbao.Grant) []error {
-	return func(_ context.Context, grants []hongbao.Grant) []error {
+func thefts(n *atomic.Int64) func(context.Context, hongbao.Batch) []error {
+	return func(_ context.Context, batch hongbao.Batch) []error {
+		grants := batch.Grants
 		for i := range grants {
 			if grants[i].User == "thief" {
 				n.Add(1)

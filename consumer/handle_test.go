@@ -39,7 +39,8 @@ func TestGrantsReachTheHandlerWhole(t *testing.T) {
 	b.raw(t, testkit.Entry("grant", "rain", 7, 3, 1700000000123,
 		"5 250 ann r1 00-abc-01\n6 1 bob - -")...)
 	got := make(chan []hongbao.Grant, 1)
-	start(t, b.config(t, "w", newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+	start(t, b.config(t, "w", newSink(func(_ context.Context, batch hongbao.Batch) []error {
+		grants := batch.Grants
 		got <- grants
 		return nil
 	})))
@@ -186,7 +187,8 @@ func TestOnePoisonGrantIn500CostsTheOthersNoAttempt(t *testing.T) {
 			t.Parallel()
 			b := setup(t, 1)
 			b.add(t, 0, repeat(50, 10)...)
-			s := newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+			s := newSink(func(_ context.Context, batch hongbao.Batch) []error {
+				grants := batch.Grants
 				for i := range grants {
 					if grants[i].Seq == 321 {
 						return fail(len(grants))
@@ -217,7 +219,8 @@ func TestUncomparableErrorsDoNoHarm(t *testing.T) {
 	b := setup(t, 1)
 	b.add(t, 0, 4)
 	var tries int
-	s := newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+	s := newSink(func(_ context.Context, batch hongbao.Batch) []error {
+		grants := batch.Grants
 		if tries++; tries > 1 {
 			return nil
 		}
@@ -255,7 +258,8 @@ func TestBrokenInOneHalfKeepsTheOtherFromTheHandler(t *testing.T) {
 	b := setup(t, 1)
 	b.add(t, 0, 2)
 	var harm, after atomic.Bool
-	s := newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+	s := newSink(func(_ context.Context, batch hongbao.Batch) []error {
+		grants := batch.Grants
 		if len(grants) == 2 {
 			if harm.Load() {
 				return nil
@@ -282,7 +286,7 @@ func TestWrongNumberOfErrorsBreaksTheShard(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	ids := b.add(t, 0, 3)
-	w := start(t, b.config(t, "w", newSink(func(context.Context, []hongbao.Grant) []error { return make([]error, 2) })))
+	w := start(t, b.config(t, "w", newSink(func(context.Context, hongbao.Batch) []error { return make([]error, 2) })))
 	w.awaitHealth(0, ShardBroken)
 	err := w.stop()
 	require.ErrorContains(t, err, "2 errors for 3 grants")
@@ -297,7 +301,7 @@ func TestHandlerThatTakesTooLongCostsAnAttempt(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	ids := b.add(t, 0, 1)
-	cfg := b.config(t, "w", newSink(func(ctx context.Context, _ []hongbao.Grant) []error {
+	cfg := b.config(t, "w", newSink(func(ctx context.Context, _ hongbao.Batch) []error {
 		<-ctx.Done()
 		return []error{ctx.Err()}
 	}))

@@ -16,7 +16,7 @@ func TestHandlerThatHangsStopsTheStepsOfItsShard(t *testing.T) {
 	b := setup(t, 2)
 	called, release := make(chan struct{}), make(chan struct{})
 	first := true
-	s := newSink(func(context.Context, []hongbao.Grant) []error {
+	s := newSink(func(context.Context, hongbao.Batch) []error {
 		if first {
 			first = false
 			close(called)
@@ -47,7 +47,8 @@ func TestHandlerThatHangsStopsTheStepsOfItsShard(t *testing.T) {
 func TestShardThatWaitsSteps(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
-	down := newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+	down := newSink(func(_ context.Context, batch hongbao.Batch) []error {
+		grants := batch.Grants
 		return failGrants(func() error { return hongbao.Outagef(hongbao.ClassTransient, "down") })(grants)
 	})
 	w := start(t, b.config(t, "w", down))

@@ -74,7 +74,7 @@ func TestLongHandlingKeepsItsLease(t *testing.T) {
 	b.add(t, 0, 5)
 	var in sync.Once
 	began, out := make(chan struct{}), make(chan struct{})
-	s := newSink(func(context.Context, []hongbao.Grant) []error {
+	s := newSink(func(context.Context, hongbao.Batch) []error {
 		in.Do(func() { close(began) })
 		<-out
 		return nil
@@ -111,7 +111,8 @@ func TestLostLeaseCancelsTheHandlerAndNothingIsWritten(t *testing.T) {
 			b := setup(t, 1)
 			ids := b.add(t, 0, 2)
 			in, cancelled := make(chan struct{}), make(chan error, 1)
-			s := newSink(func(ctx context.Context, grants []hongbao.Grant) []error {
+			s := newSink(func(ctx context.Context, batch hongbao.Batch) []error {
+				grants := batch.Grants
 				close(in)
 				<-ctx.Done()
 				cancelled <- context.Cause(ctx)
@@ -155,7 +156,8 @@ func TestLostLeaseHandsTheRestOfTheBatchOn(t *testing.T) {
 	b := setup(t, 1)
 	ids := b.add(t, 0, 2, 2)
 	in := make(chan struct{})
-	s := newSink(func(ctx context.Context, grants []hongbao.Grant) []error {
+	s := newSink(func(ctx context.Context, batch hongbao.Batch) []error {
+		grants := batch.Grants
 		close(in)
 		<-ctx.Done()
 		return failGrants(func() error { return errors.New("cancelled") })(grants)
@@ -181,7 +183,7 @@ func TestHandlerThatNeverReturnsIsNotRenewed(t *testing.T) {
 	b := setup(t, 1)
 	b.add(t, 0, 5)
 	out := make(chan struct{})
-	s1 := newSink(func(context.Context, []hongbao.Grant) []error { <-out; return nil })
+	s1 := newSink(func(context.Context, hongbao.Batch) []error { <-out; return nil })
 	stuck := b.config(t, "stuck", s1)
 	stuck.Lease, stuck.HandleTimeout = shortLease, 50*time.Millisecond
 	w1 := start(t, stuck)
@@ -204,7 +206,8 @@ func TestHandlerThatIsAlwaysTooSlowEndsAsADeadLetter(t *testing.T) {
 	b := setup(t, 1)
 	b.add(t, 0, 1)
 	var w atomic.Pointer[worker]
-	s := newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+	s := newSink(func(_ context.Context, batch hongbao.Batch) []error {
+		grants := batch.Grants
 		lost := int64(0)
 		if p := w.Load(); p != nil {
 			lost = p.Stats().LeasesLost
@@ -324,7 +327,7 @@ func TestWorkerCutOffFromRedisGivesUpItsLeaseInTime(t *testing.T) {
 	b.add(t, 0, 5)
 	proxy := testkit.NewProxy(t, b.addr)
 	in, cancelled := make(chan struct{}), make(chan error, 1)
-	s := newSink(func(ctx context.Context, _ []hongbao.Grant) []error {
+	s := newSink(func(ctx context.Context, _ hongbao.Batch) []error {
 		close(in)
 		<-ctx.Done()
 		cancelled <- context.Cause(ctx)

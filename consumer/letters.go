@@ -37,7 +37,7 @@ func (s *shard) readCampaigns(ctx context.Context) {
 	if version == s.campaigns.version {
 		return
 	}
-	list, err := s.redis.SinkCampaigns(ctx, s.cfg.Group)
+	list, err := s.at.SinkCampaigns(ctx, s.cfg.Group)
 	if err != nil {
 		if ctx.Err() == nil {
 			s.log.Warn("could not read which campaigns are paused for the sink", zap.Error(err))
@@ -160,7 +160,7 @@ func (s *shard) countLetter(ctx context.Context, g *hongbao.Grant, why error) {
 	if err == nil {
 		s.c.letters.forget(g.Campaign)
 	}
-	if c, err := s.redis.SinkControl(ctx, s.cfg.Group); err == nil {
+	if c, err := s.at.SinkControl(ctx, s.cfg.Group); err == nil {
 		s.control.Campaigns = c.Campaigns
 		s.readCampaigns(ctx)
 	}

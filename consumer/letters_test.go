@@ -35,7 +35,8 @@ func (b *bundle) addTo(t *testing.T, campaign string, n int) {
 // rejectsRain returns a sink that permanently rejects the grants of campaign rain until fixed is closed. why returns
 // the text of each error.
 func rejectsRain(fixed <-chan struct{}, why func(g *hongbao.Grant) string) *sink {
-	return newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+	return newSink(func(_ context.Context, batch hongbao.Batch) []error {
+		grants := batch.Grants
 		errs := make([]error, len(grants))
 		for i := range grants {
 			select {
@@ -158,7 +159,8 @@ func TestTwoWorkersPauseACampaignOnce(t *testing.T) {
 	both.Add(2)
 	workers := make([]*worker, 2)
 	for i := range workers {
-		cfg := b.config(t, fmt.Sprint("w", i), newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+		cfg := b.config(t, fmt.Sprint("w", i), newSink(func(_ context.Context, batch hongbao.Batch) []error {
+			grants := batch.Grants
 			called[i].Do(both.Done)
 			both.Wait() // so that neither worker sees the pause of the other
 			errs := make([]error, len(grants))
@@ -222,7 +224,8 @@ func TestFewLettersPauseNothing(t *testing.T) {
 func TestUndecidedLettersDoNotPause(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
-	s := newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+	s := newSink(func(_ context.Context, batch hongbao.Batch) []error {
+		grants := batch.Grants
 		errs := make([]error, len(grants))
 		for i := range grants {
 			if grants[i].Seq <= 6 {

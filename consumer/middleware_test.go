@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"fmt"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"os"
 	"testing"
 	"testing/synctest"
@@ -22,7 +23,7 @@ func TestTimeoutIsUnknown(t *testing.T) {
 	t.Parallel()
 	refused := hongbao.Errorf(hongbao.ClassPermanent, "no such account")
 	held := hongbao.Waitingf("another worker has it: %w", context.DeadlineExceeded)
-	slow := hongbao.HandlerFunc(func(ctx context.Context, _ []hongbao.Grant) []error {
+	slow := hongbao.HandlerFunc(func(ctx context.Context, _ hongbao.Batch) []error {
 		<-ctx.Done()
 		return []error{nil, refused, ctx.Err(), hongbao.Errorf(hongbao.ClassPermanent, "credit: %w", ctx.Err()),
 			hongbao.Errorf(hongbao.ClassPermanent, "read: %w", os.ErrDeadlineExceeded),
@@ -30,7 +31,7 @@ func TestTimeoutIsUnknown(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		errs := Timeout(3*time.Second)(slow).Handle(t.Context(), grants(7))
+		errs := Timeout(3*time.Second)(slow).Handle(t.Context(), testkit.Batch(grants(7)))
 		require.Equal(t, 3*time.Second, time.Since(begin))
 		require.NoError(t, errs[0])
 		require.Equal(t, refused, errs[1])
@@ -41,17 +42,17 @@ func TestTimeoutIsUnknown(t *testing.T) {
 			require.ErrorContains(t, err, "within 3s")
 		}
 	})
-	all := hongbao.HandlerFunc(func(ctx context.Context, grants []hongbao.Grant) []error {
+	all := hongbao.HandlerFunc(func(ctx context.Context, _ hongbao.Batch) []error {
 		<-ctx.Done()
 		return []error{ctx.Err(), ctx.Err()}
 	})
-	shared := Timeout(time.Millisecond)(all).Handle(t.Context(), grants(2))
+	shared := Timeout(time.Millisecond)(all).Handle(t.Context(), testkit.Batch(grants(2)))
 	require.True(t, retry.Same(shared[0], shared[1]), "equal errors, so that a slow batch is halved")
-	quick := hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return nil })
-	require.Nil(t, Timeout(time.Hour)(quick).Handle(t.Context(), grants(1)))
+	quick := hongbao.HandlerFunc(func(context.Context, hongbao.Batch) []error { return nil })
+	require.Nil(t, Timeout(time.Hour)(quick).Handle(t.Context(), testkit.Batch(grants(1))))
 	lost, cancel := context.WithCancel(t.Context())
 	cancel() // as if the lease were lost: the timeout did not cause this error
-	errs := Timeout(time.Hour)(slow).Handle(lost, grants(7))
+	errs := Timeout(time.Hour)(slow).Handle(lost, testkit.Batch(grants(7)))
 	require.Equal(t, context.Canceled, errs[2])
 }
 
@@ -62,9 +63,10 @@ func TestMiddlewareOrder(t *testing.T) {
 	var seen []string
 	named := func(name string) func(hongbao.Handler) hongbao.Handler {
 		return func(next hongbao.Handler) hongbao.Handler {
-			return hongbao.HandlerFunc(func(ctx context.Context, grants []hongbao.Grant) []error {
+			return hongbao.HandlerFunc(func(ctx context.Context, batch hongbao.Batch) []error {
+				grants := batch.Grants
 				seen = append(seen, fmt.Sprint(name, " ", len(grants)))
-				return next.Handle(ctx, grants)
+				return next.Handle(ctx, testkit.Batch(grants))
 			})
 		}
 	}

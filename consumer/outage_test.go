@@ -15,8 +15,9 @@ import (
 )
 
 // down returns a refuse function for a sink that is down until up is closed.
-func down(up <-chan struct{}) func(context.Context, []hongbao.Grant) []error {
-	return func(_ context.Context, grants []hongbao.Grant) []error {
+func down(up <-chan struct{}) func(context.Context, hongbao.Batch) []error {
+	return func(_ context.Context, batch hongbao.Batch) []error {
+		grants := batch.Grants
 		if closed(up) {
 			return nil
 		}
@@ -65,7 +66,7 @@ func TestOutageInPartKeepsWhatIsDone(t *testing.T) {
 	b := setup(t, 1)
 	b.add(t, 0, 3)
 	tries := 0
-	s := newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+	s := newSink(func(context.Context, hongbao.Batch) []error {
 		if tries++; tries > 1 {
 			return nil
 		}
@@ -107,7 +108,7 @@ func TestDrainFinishesWhatIsInFlight(t *testing.T) {
 	b := setup(t, 1)
 	b.add(t, 0, 5)
 	in, out := make(chan struct{}), make(chan struct{})
-	s := newSink(func(ctx context.Context, _ []hongbao.Grant) []error {
+	s := newSink(func(ctx context.Context, _ hongbao.Batch) []error {
 		close(in)
 		<-out
 		return []error{ctx.Err(), nil, nil, nil, nil}
@@ -151,7 +152,8 @@ func TestDrainOverHandsBackWithoutLosingAnAttempt(t *testing.T) {
 			b := setup(t, 1)
 			ids := b.add(t, 0, 2)
 			in := make(chan struct{})
-			s := newSink(func(ctx context.Context, grants []hongbao.Grant) []error {
+			s := newSink(func(ctx context.Context, batch hongbao.Batch) []error {
+				grants := batch.Grants
 				close(in)
 				<-ctx.Done()
 				return fail(grants, ctx.Err())
@@ -178,7 +180,7 @@ func TestDrainOverHandsBackWithoutLosingAnAttempt(t *testing.T) {
 func TestRollingRestarts(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 2)
-	s := newSink(func(context.Context, []hongbao.Grant) []error { return nil })
+	s := newSink(func(context.Context, hongbao.Batch) []error { return nil })
 	config := func(name string) Config {
 		cfg := b.config(t, name, s)
 		cfg.Lease, cfg.BatchGrants = time.Hour, 20

@@ -15,7 +15,8 @@ import (
 
 // gated returns a sink whose calls signal in and then block until out is closed.
 func gated(in, out chan struct{}, result func([]hongbao.Grant) []error) *sink {
-	return newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+	return newSink(func(_ context.Context, batch hongbao.Batch) []error {
+		grants := batch.Grants
 		in <- struct{}{}
 		<-out
 		return result(grants)
@@ -98,7 +99,7 @@ func TestTwoOwnersOfTheSameEntries(t *testing.T) {
 
 // failing2 adapts failing to a function without a context.
 func failing2(of func(seq int64) error) func([]hongbao.Grant) []error {
-	return func(grants []hongbao.Grant) []error { return failing(of)(context.Background(), grants) }
+	return func(grants []hongbao.Grant) []error { return failing(of)(context.Background(), testkit.Batch(grants)) }
 }
 
 // A former owner acks one of a worker's entries. The worker hands the other entries of the batch back at once, so they
@@ -109,7 +110,7 @@ func TestAckByAFormerOwnerDelaysNoNeighbour(t *testing.T) {
 	ids := b.add(t, 0, 2, 2)
 	in, out := make(chan struct{}, 10), make(chan struct{})
 	var calls atomic.Int64
-	s := newSink(func(ctx context.Context, _ []hongbao.Grant) []error {
+	s := newSink(func(ctx context.Context, _ hongbao.Batch) []error {
 		if calls.Add(1) == 1 {
 			in <- struct{}{}
 			select {

@@ -37,7 +37,7 @@ func (s *shard) step(ctx context.Context) (left int, err error) {
 	if err == nil && ctx.Err() == nil { // an entry that arrived after ctx ended is only handed back
 		// If the shard is opened again meanwhile, its epoch changes. Writes of this batch then have no effect, and its
 		// entries are read again.
-		items, err = s.work(store.WithEpoch(ctx, s.epoch), items)
+		items, err = s.work(ctx, items)
 	}
 	return len(items), errors.Join(err, s.handBack(ctx, items))
 }

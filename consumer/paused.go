@@ -56,7 +56,7 @@ func (s *shard) freshControl(ctx context.Context) error {
 	if time.Since(s.controlAt) < controlAge {
 		return nil
 	}
-	c, err := s.redis.SinkControl(ctx, s.cfg.Group)
+	c, err := s.at.SinkControl(ctx, s.cfg.Group)
 	if err != nil {
 		if ctx.Err() == nil {
 			s.log.Warn("could not read whether the sink is paused", zap.Error(err))

@@ -71,7 +71,8 @@ func TestPauseBetweenTwoCallsOfABatch(t *testing.T) {
 	bad := hongbao.Errorf(hongbao.ClassTransient, "not now")
 	first := make(chan struct{})
 	s := newSink(nil)
-	s.refuse = func(_ context.Context, grants []hongbao.Grant) []error {
+	s.refuse = func(_ context.Context, batch hongbao.Batch) []error {
+		grants := batch.Grants
 		if s.numberOfCalls() == 1 {
 			<-first // longer than controlAge
 		}
@@ -129,7 +130,7 @@ func TestPauseBehindMaxCalls(t *testing.T) {
 		b.add(t, shard, 3)
 	}
 	first := make(chan struct{})
-	s := newSink(func(context.Context, []hongbao.Grant) []error {
+	s := newSink(func(context.Context, hongbao.Batch) []error {
 		<-first
 		return nil
 	})

@@ -122,7 +122,7 @@ func TestEntryDeletedUnderTheHandlerIsCountedOnce(t *testing.T) {
 	b := setup(t, 1)
 	ids := b.add(t, 0, 2, 2)
 	in, out := make(chan struct{}), make(chan struct{})
-	s := newSink(func(context.Context, []hongbao.Grant) []error { close(in); <-out; return nil })
+	s := newSink(func(context.Context, hongbao.Batch) []error { close(in); <-out; return nil })
 	cfg := b.config(t, "w", s)
 	cfg.Lease = keptLease
 	w := start(t, cfg)
@@ -146,7 +146,8 @@ func TestEntryDeletedBeforeItIsParkedIsNotDroppedSilently(t *testing.T) {
 	b := setup(t, 1)
 	ids := b.add(t, 0, 2)
 	tries := 0
-	s := newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+	s := newSink(func(_ context.Context, batch hongbao.Batch) []error {
+		grants := batch.Grants
 		if tries++; tries == 1 {
 			_ = b.rdb.XDel(context.Background(), b.keys().Keys.Events(), ids[0])
 		}

@@ -91,7 +91,7 @@ func (s *shard) askTurn(ctx context.Context, rate, n int) (given bool, wait time
 		return false, 0, errSmaller
 	}
 	call.Grants, call.Portion = n*s.c.store.Len(), s.portion(rate)*s.c.store.Len()
-	return s.redis.ReserveRate(ctx, &call)
+	return s.at.ReserveRate(ctx, &call)
 }
 
 // homeAgain is how long a worker waits before it asks an unreachable home shard again.

@@ -33,7 +33,8 @@ func (h *handed) upTo(i int) time.Duration {
 
 func newTimedSink() (*handed, *sink) {
 	h := &handed{}
-	return h, newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+	return h, newSink(func(_ context.Context, batch hongbao.Batch) []error {
+		grants := batch.Grants
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		for range grants {
@@ -184,7 +185,8 @@ func TestRateSetWhileABatchIsInHand(t *testing.T) {
 	var mu sync.Mutex
 	var sizes []int
 	first := make(chan struct{})
-	s := newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+	s := newSink(func(_ context.Context, batch hongbao.Batch) []error {
+		grants := batch.Grants
 		mu.Lock()
 		sizes = append(sizes, len(grants))
 		n := len(sizes)
@@ -224,7 +226,8 @@ func TestRateCountsFailedAttempts(t *testing.T) {
 	b := setup(t, 1)
 	ids := b.add(t, 0, 6)
 	s := newSink(nil)
-	s.refuse = func(_ context.Context, grants []hongbao.Grant) []error {
+	s.refuse = func(_ context.Context, batch hongbao.Batch) []error {
+		grants := batch.Grants
 		b.useTurns(t, 60)
 		errs := make([]error, len(grants))
 		errs[0] = hongbao.Errorf(hongbao.ClassTransient, "not this one")
@@ -251,7 +254,8 @@ func TestHungCallUnderMaxCalls(t *testing.T) {
 		b.add(t, shard, 3)
 	}
 	hang := make(chan struct{})
-	hung := newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+	hung := newSink(func(_ context.Context, batch hongbao.Batch) []error {
+		grants := batch.Grants
 		<-hang // ignores its context
 		errs := make([]error, len(grants))
 		for i := range errs {
@@ -283,7 +287,7 @@ func TestCallsAtOnce(t *testing.T) {
 	var now, most atomic.Int64
 	both := make(chan struct{}) // closed when two calls are running
 	together := sync.OnceFunc(func() { close(both) })
-	s := newSink(func(context.Context, []hongbao.Grant) []error {
+	s := newSink(func(context.Context, hongbao.Batch) []error {
 		n := now.Add(1)
 		defer now.Add(-1)
 		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {

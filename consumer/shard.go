@@ -19,7 +19,8 @@ type shard struct {
 	cfg   *Config
 	index int
 	redis *store.Shard
-	reads *store.Shard // the same shard, through the client for blocking reads
+	at    *store.Shard // the same shard in the epoch of the last read
+	reads *store.Shard // the same shard in that epoch, through the client for blocking reads
 	log   *zap.Logger
 
 	epoch    int64 // the shard's epoch before the last read of entries; 0 if it must be read again
@@ -46,7 +47,6 @@ func newShard(c *Consumer, i int) *shard {
 	return &shard{
 		c: c, cfg: &c.cfg, index: i, log: c.cfg.Log.With(zap.Int("shard", i)),
 		redis:    c.store.Shard(i),
-		reads:    c.reads.Shard(i),
 		perEntry: stream.MaxEntryGrants, reclaimLimit: c.cfg.MaxEntries,
 	}
 }

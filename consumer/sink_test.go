@@ -18,14 +18,15 @@ type sink struct {
 	came  map[string]int // event id -> number of deliveries
 	did   map[string]int // event id -> number of deliveries that succeeded
 	// refuse returns the errors of a call before its grants count as done; nil accepts every grant. It may block.
-	refuse func(ctx context.Context, grants []hongbao.Grant) []error
+	refuse func(ctx context.Context, batch hongbao.Batch) []error
 }
 
-func newSink(refuse func(ctx context.Context, grants []hongbao.Grant) []error) *sink {
+func newSink(refuse func(ctx context.Context, batch hongbao.Batch) []error) *sink {
 	return &sink{came: map[string]int{}, did: map[string]int{}, refuse: refuse}
 }
 
-func (s *sink) Handle(ctx context.Context, grants []hongbao.Grant) []error {
+func (s *sink) Handle(ctx context.Context, batch hongbao.Batch) []error {
+	grants := batch.Grants
 	s.mu.Lock()
 	s.calls++
 	for i := range grants {
@@ -34,7 +35,7 @@ func (s *sink) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	s.mu.Unlock()
 	var errs []error
 	if s.refuse != nil {
-		errs = s.refuse(ctx, grants)
+		errs = s.refuse(ctx, batch)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,8 +79,9 @@ func (s *sink) onceEach(t testing.TB, n int) {
 }
 
 // failing returns a refuse function that fails each grant of shard 0 with the error that of returns for its seq.
-func failing(of func(seq int64) error) func(context.Context, []hongbao.Grant) []error {
-	return func(_ context.Context, grants []hongbao.Grant) []error {
+func failing(of func(seq int64) error) func(context.Context, hongbao.Batch) []error {
+	return func(_ context.Context, batch hongbao.Batch) []error {
+		grants := batch.Grants
 		errs := make([]error, len(grants))
 		for i := range grants {
 			errs[i] = of(grants[i].Seq)

@@ -21,6 +21,7 @@ func (s *shard) prepare(ctx context.Context) error {
 			return err
 		}
 		s.epoch, s.campaigns.version = head.Epoch, -1 // -1: Redis may have lost pauses, so read them
+		s.at, s.reads = s.redis.At(s.epoch), s.c.reads.Shard(s.index).At(s.epoch)
 	}
 	if s.hasGroup {
 		return nil
@@ -65,7 +66,7 @@ func (s *shard) take(ctx context.Context) ([]item, error) {
 // If the connection still leads to an old primary, the epoch there differs from s.epoch: the read returns ErrStale, and
 // no entry is delivered.
 func (s *shard) read(ctx context.Context, block time.Duration) (items []item, err error) {
-	ctx = store.WithEpoch(context.WithoutCancel(ctx), s.epoch)
+	ctx = context.WithoutCancel(ctx)
 	var entries []store.RawEntry
 	a := &s.ahead
 	a.events = s.likely()
@@ -98,7 +99,7 @@ func (s *shard) likely() stream.SeqRange {
 // renewing. Only the worker with the lead reclaims; the others ask again when the lead may have ended. The lead ends
 // if its worker is busy for long or was killed.
 func (s *shard) reclaimUpTo(ctx context.Context, n int) ([]item, error) {
-	r, err := s.redis.Reclaim(store.WithEpoch(context.WithoutCancel(ctx), s.epoch), store.ReclaimCall{
+	r, err := s.at.Reclaim(context.WithoutCancel(ctx), store.ReclaimCall{
 		Group: s.cfg.Group, Consumer: s.cfg.Consumer, Count: n,
 		Lease: s.cfg.Lease, Lead: s.lead(), Longest: 2 * s.cfg.MaxBackoff,
 	})

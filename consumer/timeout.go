@@ -19,10 +19,10 @@ import (
 // ignores its context; after Config.HandleTimeout the worker then gives up its lease.
 func Timeout(d time.Duration) func(hongbao.Handler) hongbao.Handler {
 	return func(next hongbao.Handler) hongbao.Handler {
-		return hongbao.HandlerFunc(func(ctx context.Context, grants []hongbao.Grant) []error {
+		return hongbao.HandlerFunc(func(ctx context.Context, b hongbao.Batch) []error {
 			limited, cancel := context.WithTimeout(ctx, d)
 			defer cancel()
-			errs := next.Handle(limited, grants)
+			errs := next.Handle(limited, b)
 			if limited.Err() == nil || ctx.Err() != nil {
 				return errs
 			}

@@ -203,7 +203,7 @@ func (t *Trimmer) trim(ctx context.Context, shard int) (out store.Trimmed, err e
 	if err != nil {
 		return out, err
 	}
-	ctx = store.WithEpoch(ctx, head.Epoch)
+	k = k.At(head.Epoch)
 	for ctx.Err() == nil {
 		if out, err = t.delete(ctx, k, at); err != nil {
 			return out, err

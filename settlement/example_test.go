@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"os"
 	"path/filepath"
 	"time"
@@ -55,7 +56,7 @@ func ExampleNew() {
 	altered := grant
 	altered.User = "eve"
 	for _, g := range []hongbao.Grant{grant, grant, altered} {
-		fmt.Println("errors:", handler.Handle(ctx, []hongbao.Grant{g}))
+		fmt.Println("errors:", handler.Handle(ctx, testkit.Batch([]hongbao.Grant{g})))
 	}
 	for _, user := range []string{"ann", "eve"} {
 		balance, err := ledger.Balance(ctx, user, "CNY")

@@ -29,12 +29,13 @@ type heedless struct {
 	settled       int // number of grants for which Handler returned no error
 }
 
-func (h *heedless) Handle(ctx context.Context, grants []hongbao.Grant) []error {
+func (h *heedless) Handle(ctx context.Context, batch hongbao.Batch) []error {
+	grants := batch.Grants
 	h.once.Do(func() {
 		close(h.began)
 		<-h.resume
 	})
-	errs := h.Handler.Handle(context.WithoutCancel(ctx), grants)
+	errs := h.Handler.Handle(context.WithoutCancel(ctx), testkit.Batch(grants))
 	if errs == nil {
 		h.settled += len(grants)
 	}

@@ -2,6 +2,7 @@ package test
 
 import (
 	"encoding/json"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -116,7 +117,7 @@ func TestAnotherWorkerWhileTheRemoteBooks(t *testing.T) {
 	t.Cleanup(release)
 	first := make(chan []error, 1)
 	h := b.worker(t, 0)
-	go func() { first <- h.Handle(t.Context(), rainGrants(1)) }()
+	go func() { first <- h.Handle(t.Context(), testkit.Batch(rainGrants(1))) }()
 	select {
 	case reference := <-b.bank.arrived:
 		require.Equal(t, remote.Key("test", "rain", 1), reference)
@@ -124,13 +125,13 @@ func TestAnotherWorkerWhileTheRemoteBooks(t *testing.T) {
 		t.Fatal("nothing was sent")
 	}
 	other := b.worker(t, 0)
-	errs := other.Handle(t.Context(), rainGrants(1))
+	errs := other.Handle(t.Context(), testkit.Batch(rainGrants(1)))
 	b.bank.once(t, 1)
 	require.Len(t, errs, 1)
 	require.True(t, hongbao.IsWaiting(errs[0]), "%v", errs[0])
 	release()
 	require.Nil(t, <-first)
-	require.Nil(t, other.Handle(t.Context(), rainGrants(1, 2)))
+	require.Nil(t, other.Handle(t.Context(), testkit.Batch(rainGrants(1, 2))))
 	b.bank.once(t, 1, 2)
 	b.agrees(t)
 }
@@ -146,13 +147,13 @@ func TestQuarantinedAtTheRemote(t *testing.T) {
 			b.plan.forged[planKey("rain", 2)] = 1_000_000 // a wrong plan; otherwise the plan check would fail first
 			list := rainGrants(1, 2, 3)
 			list[1].Amount = 1_000_000
-			require.Nil(t, b.worker(t, retention).Handle(t.Context(), list))
+			require.Nil(t, b.worker(t, retention).Handle(t.Context(), testkit.Batch(list)))
 			aside, err := b.inLedger.ledger.Quarantine(t.Context(), 0, 10)
 			require.NoError(t, err)
 			require.Len(t, aside, 1)
 			require.Equal(t, ledger.OverFunded, aside[0].Reason)
 			b.bank.once(t, 1, 2, 3)
-			require.Nil(t, b.worker(t, retention).Handle(t.Context(), list))
+			require.Nil(t, b.worker(t, retention).Handle(t.Context(), testkit.Batch(list)))
 			b.bank.once(t, 1, 2, 3)
 			b.agrees(t)
 		})
@@ -170,7 +171,7 @@ func TestPutAsideBeforeTheRemote(t *testing.T) {
 	}
 	person := stream.Decision{By: "ann", Why: "paid by hand"}
 	require.NoError(t, b.inLedger.ledger.Disown(t.Context(), "snow", person))
-	require.Equal(t, make([]error, 3), b.settler(t).PutAside(t.Context(), list))
+	require.Equal(t, make([]error, 3), b.settler(t).PutAside(t.Context(), testkit.Batch(list)))
 	aside, err := b.inLedger.ledger.Quarantine(t.Context(), 0, 10)
 	require.NoError(t, err)
 	require.Len(t, aside, 3)
@@ -186,7 +187,7 @@ func TestPutAsideBeforeTheRemote(t *testing.T) {
 	}
 
 	for range 2 {
-		require.Nil(t, b.worker(t, time.Hour).Handle(t.Context(), list))
+		require.Nil(t, b.worker(t, time.Hour).Handle(t.Context(), testkit.Batch(list)))
 		b.bank.once(t)
 		require.Empty(t, recorded(), "the remote has credited none")
 	}
@@ -197,11 +198,11 @@ func TestPutAsideBeforeTheRemote(t *testing.T) {
 	require.Empty(t, recorded())
 	replay := func(c *remote.Config) { c.Replay = true }
 	for range 2 {
-		require.Nil(t, b.worker(t, time.Hour, replay).Handle(t.Context(), list[:2]))
+		require.Nil(t, b.worker(t, time.Hour, replay).Handle(t.Context(), testkit.Batch(list[:2])))
 		require.Equal(t, []int64{2}, recorded(), "a person has decided packet 1")
 	}
 	require.Equal(t, map[string]int{remote.Key("test", "snow", 2): 2}, b.bank.booked, "each replay sends the same key")
-	require.Nil(t, b.worker(t, time.Hour).Handle(t.Context(), list))
+	require.Nil(t, b.worker(t, time.Hour).Handle(t.Context(), testkit.Batch(list)))
 	require.Equal(t, []int64{2}, recorded())
 	b.agrees(t)
 }

@@ -100,7 +100,7 @@ func (c *oneCopy) settled() {
 	require.NoError(c.t, err)
 	s, err := ledger.NewSettler(ledger.SettlerConfig{Ledger: l, Plan: hundred{}, Log: zap.NewNop()})
 	require.NoError(c.t, err)
-	require.Nil(c.t, s.Handle(c.t.Context(), grants))
+	require.Nil(c.t, s.Handle(c.t.Context(), testkit.Batch(grants)))
 	require.NoError(c.t, l.Close())
 	c.env = append(c.env, "HONGBAO_DEPLOYMENT_SINKS=balance,kafka")
 }

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"path/filepath"
 	"testing"
 	"time"
@@ -49,8 +50,8 @@ func TestSettlementPaysATopUp(t *testing.T) {
 	require.NoError(t, err)
 	pays := func(packet int64) {
 		t.Helper()
-		for _, err := range handler.Handle(ctx, []hongbao.Grant{{Seq: packet, Epoch: 1, Campaign: "rain", Packet: packet,
-			Amount: 100, User: "ann", Time: time.Unix(1_700_000_001, 0)}}) {
+		for _, err := range handler.Handle(ctx, testkit.Batch([]hongbao.Grant{{Seq: packet, Epoch: 1, Campaign: "rain", Packet: packet,
+			Amount: 100, User: "ann", Time: time.Unix(1_700_000_001, 0)}})) {
 			require.NoError(t, err)
 		}
 	}

@@ -3,6 +3,7 @@ package test
 import (
 	"context"
 	"fmt"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -68,13 +69,13 @@ func allDecided(campaign string, first, last int64) (list []hongbao.Grant) {
 // settles passes grants to the worker, and requires that all are settled.
 func (b *settlementUnderTest) settles(t *testing.T, grants ...hongbao.Grant) {
 	t.Helper()
-	require.Nil(t, b.first.Handle(t.Context(), grants))
+	require.Nil(t, b.first.Handle(t.Context(), testkit.Batch(grants)))
 }
 
 // quarantines passes grants to the worker, and returns the packets of the grants that now wait for a person.
 func (b *settlementUnderTest) quarantines(t *testing.T, grants ...hongbao.Grant) []int64 {
 	t.Helper()
-	return b.aside(t, grants, b.first.Handle(t.Context(), grants))
+	return b.aside(t, grants, b.first.Handle(t.Context(), testkit.Batch(grants)))
 }
 
 // paid checks that the users were paid exactly these grants, each once, and that the users in others were paid nothing.
@@ -108,7 +109,7 @@ func settleRepeat(t *testing.T, b *settlementUnderTest) {
 	slices.Reverse(reversed)
 	b.settles(t, reversed...)
 	b.settles(t)
-	require.Nil(t, b.worker(t).Handle(t.Context(), all), "another process")
+	require.Nil(t, b.worker(t).Handle(t.Context(), testkit.Batch(all)), "another process")
 	b.paid(t, "CNY", all)
 }
 
@@ -205,7 +206,7 @@ func settleNotPlanned(t *testing.T, b *settlementUnderTest) {
 func settlePlanFails(t *testing.T, b *settlementUnderTest) {
 	b.create(t, "rain", "CNY", 10)
 	b.plan.set(func() { b.plan.down = true })
-	errs := b.first.Handle(t.Context(), allDecided("rain", 1, 3))
+	errs := b.first.Handle(t.Context(), testkit.Batch(allDecided("rain", 1, 3)))
 	require.Len(t, errs, 3)
 	for _, err := range errs {
 		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
@@ -224,7 +225,7 @@ func settleMalformed(t *testing.T, b *settlementUnderTest) {
 	bad[1].User = "a\x00b"
 	bad[2].User = "two words"
 	bad[3].Campaign = "No Such"
-	errs := b.first.Handle(t.Context(), bad)
+	errs := b.first.Handle(t.Context(), testkit.Batch(bad))
 	require.Len(t, errs, 5)
 	for _, err := range errs[:4] {
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "%v", err)
@@ -261,7 +262,7 @@ func settleOverlapping(t *testing.T, b *settlementUnderTest) {
 func untilSettled(ctx context.Context, w hongbao.Handler, batch []hongbao.Grant) error {
 	for {
 		var rest []hongbao.Grant
-		for i, err := range w.Handle(ctx, batch) {
+		for i, err := range w.Handle(ctx, testkit.Batch(batch)) {
 			if err != nil && hongbao.ClassOf(err) != hongbao.ClassTransient || ctx.Err() != nil {
 				return err
 			}
@@ -280,7 +281,7 @@ func settleCancelled(t *testing.T, b *settlementUnderTest) {
 	b.create(t, "rain", "CNY", 10)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	errs := b.first.Handle(ctx, allDecided("rain", 1, 5))
+	errs := b.first.Handle(ctx, testkit.Batch(allDecided("rain", 1, 5)))
 	require.Len(t, errs, 5)
 	for _, err := range errs {
 		require.ErrorIs(t, err, context.Canceled)

@@ -317,7 +317,7 @@ func ownWorker(t *testing.T, d *deployment, group string, h hongbao.Handler) str
 func hanging(t *testing.T, d *deployment) string {
 	t.Helper()
 	end := make(chan struct{})
-	address := ownWorker(t, d, "hangs", hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error {
+	address := ownWorker(t, d, "hangs", hongbao.HandlerFunc(func(context.Context, hongbao.Batch) []error {
 		<-end
 		return nil
 	}))
@@ -328,7 +328,7 @@ func hanging(t *testing.T, d *deployment) string {
 type panics struct{}
 
 // Handle implements hongbao.Handler.
-func (panics) Handle(context.Context, []hongbao.Grant) []error { panic("a bug") }
+func (panics) Handle(context.Context, hongbao.Batch) []error { panic("a bug") }
 
 // ends returns a file with the specification of a campaign whose window ends at a time.
 func ends(t *testing.T, id string, at time.Time) string {

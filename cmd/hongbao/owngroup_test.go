@@ -24,7 +24,8 @@ func TestSinkCommandsForTheGroupOfAnotherProgram(t *testing.T) {
 	var refuses atomic.Bool
 	var mailed atomic.Int64
 	refuses.Store(true)
-	ownWorker(t, d, "mail", hongbao.HandlerFunc(func(_ context.Context, grants []hongbao.Grant) []error {
+	ownWorker(t, d, "mail", hongbao.HandlerFunc(func(_ context.Context, batch hongbao.Batch) []error {
+		grants := batch.Grants
 		errs := make([]error, len(grants))
 		for i := range errs {
 			if refuses.Load() {

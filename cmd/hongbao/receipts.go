@@ -11,7 +11,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/base/plural"
-	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
@@ -60,7 +59,7 @@ func writeReceipt(w io.Writer, r *hongbao.Receipt, currency string) error {
 		code = ", code " + r.Code
 	}
 	_, err := fmt.Fprintf(w, "packet %d, %s%s, event %s, granted %s, request id %s\n", r.Packet,
-		money.Text(r.Amount, currency), code, stream.EventID(r.Shard, r.Seq),
+		money.Text(r.Amount, currency), code, r.EventID(),
 		r.Time.UTC().Format(time.RFC3339Nano), r.RequestID)
 	return err
 }

@@ -103,7 +103,8 @@ func web(ctx context.Context, rdb *redis.Client) error {
 // mailer is a Handler that sends mails. A handler may get a grant more than once, so mailer mails once for each packet.
 type mailer struct{ once *dedup.Once }
 
-func (m mailer) Handle(ctx context.Context, grants []hongbao.Grant) []error {
+func (m mailer) Handle(ctx context.Context, batch hongbao.Batch) []error {
+	grants := batch.Grants
 	errs := make([]error, len(grants))
 	for i, g := range grants {
 		mail := func(context.Context) error { return say("mail", g.User, g.Packet) }

@@ -198,13 +198,14 @@ func (a *App) endClaim(ctx context.Context, c *OpenClaim, published bool) error 
 		return err
 	}
 	own := stream.Claim{ID: "settle." + rand.Text(), Events: c.claim.Events}
-	answer, err := all.Claim(ctx, c.shard, own.ID, own.Events, c.claim.Payload)
+	in := stream.Opening{Shard: c.shard}
+	answer, err := all.Claim(ctx, in, own.ID, own.Events, c.claim.Payload)
 	if err != nil {
 		return err
 	}
 	if answer.Granted() { // the old claim has ended meanwhile
 		own.Fence = answer.Fence
-		return errors.Join(fmt.Errorf("claim %s was ended just now", c.ID), all.Release(ctx, c.shard, own))
+		return errors.Join(fmt.Errorf("claim %s was ended just now", c.ID), all.Release(ctx, in, own))
 	}
 	i := slices.IndexFunc(answer.Open, func(o stream.Claim) bool { return o.ID == c.claim.ID })
 	switch {
@@ -215,9 +216,9 @@ func (a *App) endClaim(ctx context.Context, c *OpenClaim, published bool) error 
 	case i < 0:
 		return fmt.Errorf("claim %s was ended just now", c.ID)
 	case published:
-		return all.Complete(ctx, c.shard, answer.Open[i])
+		return all.Complete(ctx, in, answer.Open[i])
 	}
-	return all.Release(ctx, c.shard, answer.Open[i])
+	return all.Release(ctx, in, answer.Open[i])
 }
 
 // requeueEvents requeues the dead letters of a claim's grants.

@@ -181,7 +181,8 @@ func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confi
 		case word.Outcome == remote.NotSent:
 			err = h.Unbook(ctx, row)
 		default:
-			err = errors.Join(h.Handle(ctx, []hongbao.Grant{*g})...)
+			b := hongbao.Batch{Shard: g.Shard, Epoch: max(g.Epoch, 1), Grants: []hongbao.Grant{*g}}
+			err = errors.Join(h.Handle(ctx, b)...)
 		}
 		if err != nil {
 			return err

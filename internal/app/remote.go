@@ -72,15 +72,15 @@ func (a *pausingHandler) TendDoubts(ctx context.Context) {
 }
 
 // Handle implements hongbao.Handler.
-func (a *pausingHandler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
-	errs := a.Handler.Handle(ctx, grants)
-	a.putAside(ctx, grants, errs)
+func (a *pausingHandler) Handle(ctx context.Context, b hongbao.Batch) []error {
+	errs := a.Handler.Handle(ctx, b)
+	a.putAside(ctx, b, errs)
 	for i, err := range errs {
 		if !errors.Is(err, remote.ErrContradiction) {
 			continue
 		}
 		const what = "a grant contradicts the plan or the remote, its campaign was paused; `hongbao dead list`"
-		g := &grants[i] //nolint:gosec // errs has one error per grant
+		g := &b.Grants[i]
 		if pauseErr := a.app.pauseFor(ctx, g, what, zap.NamedError("reason", err)); pauseErr != nil {
 			errs[i] = pauseErr
 		}
@@ -90,15 +90,16 @@ func (a *pausingHandler) Handle(ctx context.Context, grants []hongbao.Grant) []e
 
 // putAside passes the grants of unknown campaigns to the ledger. If a person has disowned the campaign, they go to
 // quarantine.
-func (a *pausingHandler) putAside(ctx context.Context, grants []hongbao.Grant, errs []error) {
+func (a *pausingHandler) putAside(ctx context.Context, b hongbao.Batch, errs []error) {
 	var unknown []hongbao.Grant
 	var at []int
 	for i, err := range errs {
 		if errors.Is(err, ledger.ErrNoCampaign) {
-			unknown, at = append(unknown, grants[i]), append(at, i)
+			unknown, at = append(unknown, b.Grants[i]), append(at, i)
 		}
 	}
-	for i, err := range a.settler.PutAside(ctx, unknown) {
+	b.Grants = unknown
+	for i, err := range a.settler.PutAside(ctx, b) {
 		errs[at[i]] = err
 	}
 }

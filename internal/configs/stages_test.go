@@ -32,7 +32,7 @@ import (
 
 type nothing struct{}
 
-func (nothing) Handle(context.Context, []hongbao.Grant) []error { return nil }
+func (nothing) Handle(context.Context, hongbao.Batch) []error { return nil }
 
 // stages returns an error if any stage refuses its part of the configuration.
 func stages(t *testing.T, c *Config) error {
@@ -117,7 +117,7 @@ type noRefunds struct{ closing.Ledger }
 
 type noEntries struct{}
 
-func (noEntries) Entries(context.Context, int, string, string) ([]stream.Entry, error) {
+func (noEntries) Entries(context.Context, stream.Opening, string, string) ([]stream.Entry, error) {
 	return nil, nil
 }
 

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"sync/atomic"
 	"testing"
 
@@ -43,7 +44,7 @@ func benchmarkSettle(b *testing.B, config Config) {
 	benchCampaign(b, f.ledger)
 	n := 0
 	for b.Loop() {
-		require.Nil(b, f.Handle(context.Background(), benchGrants(n)))
+		require.Nil(b, f.Handle(context.Background(), testkit.Batch(benchGrants(n))))
 		n++
 	}
 	reportGrants(b)
@@ -62,7 +63,7 @@ func BenchmarkSettleTogetherPostgres(b *testing.B) {
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if errs := f.Handle(context.Background(), benchGrants(int(n.Add(1)))); errs != nil {
+			if errs := f.Handle(context.Background(), testkit.Batch(benchGrants(int(n.Add(1))))); errs != nil {
 				b.Error(errs[0])
 			}
 		}
@@ -74,9 +75,9 @@ func BenchmarkSettleTogetherPostgres(b *testing.B) {
 func BenchmarkRedeliveredPostgres(b *testing.B) {
 	f := newFixture(b, postgresConfig(b))
 	benchCampaign(b, f.ledger)
-	require.Nil(b, f.Handle(context.Background(), benchGrants(0)))
+	require.Nil(b, f.Handle(context.Background(), testkit.Batch(benchGrants(0))))
 	for b.Loop() {
-		require.Nil(b, f.Handle(context.Background(), benchGrants(0)))
+		require.Nil(b, f.Handle(context.Background(), testkit.Batch(benchGrants(0))))
 	}
 	reportGrants(b)
 }
@@ -91,7 +92,7 @@ func BenchmarkBarePostgres(b *testing.B) {
 	b.Cleanup(func() { require.NoError(b, conn.Close(context.Background())) })
 	n := 0
 	for b.Loop() {
-		columns := columnsOf(itemsOf(benchGrants(n)))
+		columns := columnsOf(itemsOf(hongbao.Batch{Grants: benchGrants(n)}))
 		_, err := conn.Exec(context.Background(), `WITH i AS (
 				INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
 				SELECT g.*, $10::bigint FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::integer[],

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -175,7 +176,7 @@ func newerSchemaStopsWriting(t *testing.T, f *fixture) {
 	core, logs := observer.New(zap.ErrorLevel)
 	f.ledger.log.Store(zap.New(core))
 	for range 2 {
-		errs := f.Handle(t.Context(), []hongbao.Grant{grant("rain", 2), grant("rain", 3)}) // packet 3 would go to quarantine
+		errs := f.Handle(t.Context(), testkit.Batch([]hongbao.Grant{grant("rain", 2), grant("rain", 3)})) // packet 3 would go to quarantine
 		require.Len(t, errs, 2)
 		refused(errs[0])
 		refused(errs[1])

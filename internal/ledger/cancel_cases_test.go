@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ func testCancel(t *testing.T, f *fixture) {
 	require.Zero(t, f.balance(t, SponsorAccount("acme", testCurrency)))
 	f.holds(t, "rain", nil)
 	require.ErrorContains(t, f.ledger.BeginLoad(t.Context(), "rain"), "refunded or cancelled")
-	require.Nil(t, f.Handle(t.Context(), []hongbao.Grant{grant("rain", 1)}))
+	require.Nil(t, f.Handle(t.Context(), testkit.Batch([]hongbao.Grant{grant("rain", 1)})))
 	require.Equal(t, AfterRefund, f.open(t)[0].Reason, "a forged grant is not paid")
 
 	f.create(t, "snow", 10)

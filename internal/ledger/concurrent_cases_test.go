@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
@@ -40,7 +41,7 @@ func testOverlapping(t *testing.T, f *fixture) {
 		group.Go(func() error {
 			for len(all) > 0 {
 				n := min(len(all), 1+rand.IntN(150))
-				for _, err := range who.Handle(context.Background(), all[:n]) {
+				for _, err := range who.Handle(context.Background(), testkit.Batch(all[:n])) {
 					if err != nil {
 						return err
 					}
@@ -105,7 +106,7 @@ func testCancelled(t *testing.T, f *fixture) {
 	ctx, cancel := context.WithCancel(t.Context())
 	inner := f.ledger.store
 	f.ledger.store = &tap{store: inner, beforeCommit: func(context.Context) { cancel() }}
-	errs := f.Handle(ctx, grantsOf("rain", 1, 5))
+	errs := f.Handle(ctx, testkit.Batch(grantsOf("rain", 1, 5)))
 	require.Len(t, errs, 5)
 	require.ErrorIs(t, errs[0], context.Canceled)
 	require.False(t, hongbao.IsOutage(errs[0]), "the database is not down")
@@ -113,7 +114,7 @@ func testCancelled(t *testing.T, f *fixture) {
 	f.ledger.store = inner
 	f.holds(t, "rain", nil)
 
-	errs = f.Handle(ctx, grantsOf("rain", 1, 5))
+	errs = f.Handle(ctx, testkit.Batch(grantsOf("rain", 1, 5)))
 	require.Len(t, errs, 5)
 	require.ErrorIs(t, errs[4], context.Canceled)
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[4]))

@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"testing"
 	"time"
 
@@ -143,7 +144,7 @@ func testDayBroken(t *testing.T, f *fixture) {
 func testDayUnrecorded(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.booked(t, noon)
-	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), grantsOf("rain", 1, 3))
+	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), testkit.Batch(grantsOf("rain", 1, 3)))
 	require.NoError(t, err)
 	_, sums := f.day(t)
 	require.Zero(t, sums.Unrecorded, "the credits began after the day")

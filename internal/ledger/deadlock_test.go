@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -90,7 +91,7 @@ func testNoDeadlock(t *testing.T, newConfig backend) {
 					for i := range grants {
 						want[keyOf(&grants[i])] = true
 					}
-					group.Go(func() error { return errors.Join(f.Handle(context.Background(), grants)...) })
+					group.Go(func() error { return errors.Join(f.Handle(context.Background(), testkit.Batch(grants))...) })
 				}
 				require.NoError(t, group.Wait())
 				require.Zero(t, seen.found.Load(), "round %d: settlers took the same locks in different orders", round)

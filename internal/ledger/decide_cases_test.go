@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"strings"
 	"sync"
 	"testing"
@@ -143,7 +144,7 @@ func testHookFails(t *testing.T, f *fixture) {
 	bad := []hongbao.Grant{secondOf(1, "bea"), secondOf(2, "bea")}
 	f.hookFails = hongbao.Outagef(hongbao.ClassTransient, "Redis is down")
 	for round := 1; round <= 3; round++ {
-		errs := f.Handle(t.Context(), append(grantsOf("rain", 3, 3), bad...))
+		errs := f.Handle(t.Context(), testkit.Batch(append(grantsOf("rain", 3, 3), bad...)))
 		require.Len(t, errs, 3)
 		require.NoError(t, errs[0], "another grant is settled anyway")
 		for _, err := range errs[1:] {

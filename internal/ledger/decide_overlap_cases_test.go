@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -179,7 +180,7 @@ func testDecideOverlapsBegin(t *testing.T, f *fixture) {
 	other := newFixture(t, f.config)
 	call := payment.CreditCall{Owner: "a", Batch: 1, OwnedFor: time.Hour, SinceGrant: true}
 	begin := func() []payment.AlreadyInLedger {
-		held, _, err := f.Begin(t.Context(), call, []hongbao.Grant{g})
+		held, _, err := f.Begin(t.Context(), call, testkit.Batch([]hongbao.Grant{g}))
 		require.NoError(t, err)
 		return held
 	}
@@ -299,7 +300,7 @@ func testDecideAmongSettlers(t *testing.T, f *fixture) {
 				for range 12 {
 					batch := append(grantsOf(id, 2, 12), forged)
 					rand.Shuffle(len(batch), func(a, b int) { batch[a], batch[b] = batch[b], batch[a] })
-					if errs := who.Handle(context.Background(), batch[:1+rand.IntN(12)]); slices.ContainsFunc(errs,
+					if errs := who.Handle(context.Background(), testkit.Batch(batch[:1+rand.IntN(12)])); slices.ContainsFunc(errs,
 						func(err error) bool { return err != nil && !hongbao.IsOutage(err) }) {
 						return fmt.Errorf("settle: %v", errs)
 					}

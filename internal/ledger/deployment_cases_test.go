@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"maps"
 	"slices"
 	"strings"
@@ -168,7 +169,7 @@ func testHighestSeq(t *testing.T, f *fixture) {
 
 	asked := grant("rain", 6)
 	asked.Seq = 120
-	_, _, err = f.Settler.Begin(t.Context(), asking("w1", 1), []hongbao.Grant{asked})
+	_, _, err = f.Settler.Begin(t.Context(), asking("w1", 1), testkit.Batch([]hongbao.Grant{asked}))
 	require.NoError(t, err)
 	require.Equal(t, int64(120), highest(3), "a pending credit counts")
 
@@ -201,7 +202,7 @@ func testEventsIn(t *testing.T, f *fixture) {
 	aside := grant("rain", 5)
 	aside.Packet = 11 // not planned
 	f.settles(t, aside)
-	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), grantsOf("rain", 6, 6))
+	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), testkit.Batch(grantsOf("rain", 6, 6)))
 	require.NoError(t, err)
 	closed := stream.Entry{ID: "1-0", Kind: stream.EntryClose, Campaign: "later", Shard: 3, Seq: 7,
 		Close: stream.Closing{Left: 10, LeftAmount: fundedFor(10)}}

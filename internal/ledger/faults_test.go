@@ -111,7 +111,7 @@ func testConnectionKilled(t *testing.T, s *faulty) {
 			return nil
 		}, "the connection is gone")
 	}}
-	errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
+	errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5)))
 	require.Positive(t, killed)
 	require.Len(t, errs, 5)
 	for _, err := range errs {
@@ -135,7 +135,7 @@ func testConnectionsKilledAtRandom(t *testing.T, s *faulty) {
 			for !done.Load() { // until enough connections were killed
 				for first := int64(1); first < s.packets; first += 100 {
 					for {
-						errs := f.Handle(context.Background(), grantsOf("rain", first, first+99))
+						errs := f.Handle(context.Background(), testkit.Batch(grantsOf("rain", first, first+99)))
 						if errs == nil {
 							break
 						}
@@ -170,7 +170,7 @@ func testCommitAnswerLost(t *testing.T, s *faulty) {
 	f.create(t, "rain", 20)
 	f.settles(t, grantsOf("rain", 1, 5)...)
 	s.loseCommit(proxy)
-	errs := f.Handle(t.Context(), grantsOf("rain", 4, 12))
+	errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 4, 12)))
 	require.Equal(t, 1, proxy.Fired().Swallowed, "the fault did not happen")
 	require.Len(t, errs, 9)
 	for _, err := range errs {
@@ -192,7 +192,7 @@ func testOutOfReach(t *testing.T, s *faulty) {
 	proxy.Refuse(true)
 	proxy.CutAll()
 	for range 3 {
-		errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
+		errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5)))
 		require.Len(t, errs, 5)
 		require.True(t, hongbao.IsOutage(errs[0]))
 		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[0]), "%v", errs[0])
@@ -211,7 +211,7 @@ func testLockTimeout(t *testing.T, s *faulty) {
 	f.create(t, "rain", 10)
 	holder := s.connect(t, config.DSN)
 	holder.execute("BEGIN", "UPDATE account SET balance = balance - 1 WHERE id = 'pool:rain'")
-	errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
+	errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5)))
 	require.Len(t, errs, 5)
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[0]), "%v", errs[0])
 	require.ErrorIs(t, errs[0], errAgain)
@@ -239,7 +239,7 @@ func testStoppedBeforeCommit(t *testing.T, s *faulty) {
 		require.Positive(t, f.count(t, s.begun), "the fence does not wait for the transaction")
 		testkit.Eventually(t, 20*time.Second, func() bool { return f.count(t, s.begun) == 0 }, "the server ends it")
 	}}
-	errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
+	errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5)))
 	require.Len(t, errs, 5)
 	require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
 	require.NotErrorIs(t, errs[0], ErrFenced)

@@ -24,11 +24,10 @@ func (e event) fencedError(later int64) error {
 		stream.EventID(e.shard, e.seq), e.epoch, ErrFenced, later)
 }
 
-// eventOf returns the event of a grant. If the batch has a later epoch (stream.WithEpoch), that epoch counts, because
-// Redis had the grant when the batch was read.
-func eventOf(ctx context.Context, g *hongbao.Grant) event {
-	epoch, _ := stream.EpochOf(ctx)
-	return event{g.Shard, g.Seq, max(g.Epoch, epoch)}
+// event returns the event of the item's grant. If the batch has a later epoch, that epoch counts, because Redis had the
+// grant when the batch was read.
+func (it *item) event() event {
+	return event{it.grant.Shard, it.grant.Seq, max(it.grant.Epoch, it.epoch)}
 }
 
 // shardView is what a transaction has read about the shards of its events: their epochs and fences.
@@ -52,9 +51,9 @@ func (o shardView) with(e event) shardView {
 	return append(o, viewedShard{shard: e.shard, oldest: e.epoch, highest: e.seq})
 }
 
-func shardViewOf(ctx context.Context, items []item) (o shardView) {
+func shardViewOf(items []item) (o shardView) {
 	for i := range items {
-		o = o.with(eventOf(ctx, items[i].grant))
+		o = o.with(items[i].event())
 	}
 	return o
 }
@@ -131,7 +130,7 @@ func (l *Ledger) behindFences(ctx context.Context, t txn, o shardView, items []i
 	err error) {
 	var behind []item
 	for _, it := range items {
-		if it.fence = o.fence(eventOf(ctx, it.grant)); it.fence > 0 {
+		if it.fence = o.fence(it.event()); it.fence > 0 {
 			behind = append(behind, it)
 		}
 	}

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
-	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // fence ends the epochs of shard 3 that are older than epoch.
@@ -36,7 +36,7 @@ func in(epoch int64, grants ...hongbao.Grant) []hongbao.Grant {
 func (f *fixture) leavesOut(t *testing.T, grants []hongbao.Grant, packets ...int64) {
 	t.Helper()
 	var got []int64
-	for i, err := range f.Handle(t.Context(), grants) {
+	for i, err := range f.Handle(t.Context(), testkit.Batch(grants)) {
 		if err != nil {
 			requireFenced(t, err)
 			got = append(got, grants[i].Packet)
@@ -70,9 +70,10 @@ func testSettleFenced(t *testing.T, f *fixture) {
 	for i := range elsewhere {
 		elsewhere[i].Shard = 2
 	}
-	f.leavesOut(t, append(slices.Clone(elsewhere), old[9]), 10)
+	f.settles(t, elsewhere...)
+	f.leavesOut(t, old[9:], 10)
 
-	require.Nil(t, f.Handle(stream.WithEpoch(t.Context(), 2), old[9:]), "a replay has read the grant in epoch 2")
+	require.Nil(t, f.Handle(t.Context(), testkit.BatchIn(2, old[9:])), "a replay has read the grant in epoch 2")
 
 	f.fence(t, 3, 12)
 	f.leavesOut(t, append(in(2, grantsOf("rain", 11, 13)...), grant("rain", 14)), 13, 14)
@@ -121,19 +122,19 @@ func testOverdraftFenced(t *testing.T, f *fixture) {
 func testBeginFenced(t *testing.T, f *fixture) {
 	f.opened(t, 10)
 	ctx, s := t.Context(), f.Settler
-	_, _, err := s.Begin(ctx, asking("w1", 1), grantsOf("rain", 1, 6))
+	_, _, err := s.Begin(ctx, asking("w1", 1), testkit.Batch(grantsOf("rain", 1, 6)))
 	require.NoError(t, err)
-	require.Nil(t, s.Record(ctx, grantsOf("rain", 1, 1)))
+	require.Nil(t, s.Record(ctx, testkit.Batch(grantsOf("rain", 1, 1))))
 	f.fence(t, 2, 2)
-	_, _, err = s.Begin(ctx, asking("w1", 2), grantsOf("rain", 6, 7))
+	_, _, err = s.Begin(ctx, asking("w1", 2), testkit.Batch(grantsOf("rain", 6, 7)))
 	requireFenced(t, err)
 	require.ErrorContains(t, err, "event 3-7 of epoch 1: ")
 	other := grant("rain", 6)
 	other.User = "another"
-	_, _, err = s.Begin(ctx, asking("w1", 2), []hongbao.Grant{other})
+	_, _, err = s.Begin(ctx, asking("w1", 2), testkit.Batch([]hongbao.Grant{other}))
 	requireFenced(t, err)
 	require.Equal(t, []int64{2, 3, 4, 5, 6}, f.pending(t))
-	held, before, err := s.Begin(ctx, asking("w1", 3), append(grantsOf("rain", 1, 6), in(2, grantsOf("rain", 7, 7)...)...))
+	held, before, err := s.Begin(ctx, asking("w1", 3), testkit.Batch(append(grantsOf("rain", 1, 6), in(2, grantsOf("rain", 7, 7)...)...)))
 	require.NoError(t, err)
 	require.Len(t, held, 1)
 	require.Len(t, before, 5)
@@ -142,15 +143,15 @@ func testBeginFenced(t *testing.T, f *fixture) {
 	}
 	redealt := in(2, grant("rain", 8))
 	redealt[0].User = "another"
-	_, _, err = s.Begin(ctx, asking("w1", 4), redealt)
+	_, _, err = s.Begin(ctx, asking("w1", 4), testkit.Batch(redealt))
 	require.NoError(t, err)
 
-	errs := s.Record(ctx, grantsOf("rain", 2, 8))
+	errs := s.Record(ctx, testkit.Batch(grantsOf("rain", 2, 8)))
 	require.Len(t, errs, 7)
 	require.Equal(t, make([]error, 6), errs[:6], "these grants were pending")
 	requireFenced(t, errs[6])
 	require.Equal(t, []int64{8}, f.pending(t), "the pending row of epoch 2 stays")
-	require.Nil(t, s.Record(ctx, redealt))
+	require.Nil(t, s.Record(ctx, testkit.Batch(redealt)))
 	require.Empty(t, f.open(t))
 	f.holds(t, "rain", append(append(grantsOf("rain", 1, 6), grant("rain", 7)), redealt...))
 }
@@ -162,7 +163,7 @@ func testForgottenBehindAFence(t *testing.T, f *fixture) {
 		return // SQLite runs one transaction at a time
 	}
 	f.opened(t, 10)
-	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), grantsOf("rain", 1, 1))
+	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), testkit.Batch(grantsOf("rain", 1, 1)))
 	require.NoError(t, err)
 	f.fence(t, 2, 0)
 	inner := f.ledger.store
@@ -173,7 +174,7 @@ func testForgottenBehindAFence(t *testing.T, f *fixture) {
 		f.ledger.store = b
 	}
 	f.ledger.store = b
-	_, _, err = f.Settler.Begin(t.Context(), asking("w1", 2), grantsOf("rain", 1, 1))
+	_, _, err = f.Settler.Begin(t.Context(), asking("w1", 2), testkit.Batch(grantsOf("rain", 1, 1)))
 	f.ledger.store = inner
 	requireFenced(t, err)
 	require.Negative(t, b.at)
@@ -220,7 +221,7 @@ func testRefundFenced(t *testing.T, f *fixture) {
 // statements, they fail with errAgain.
 func testFenceWaits(t *testing.T, f *fixture) {
 	f.opened(t, 10)
-	items := itemsOf(grantsOf("rain", 1, 1))
+	items := itemsOf(testkit.Batch(grantsOf("rain", 1, 1)))
 	fenceWithin := func(d time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()
@@ -228,7 +229,7 @@ func testFenceWaits(t *testing.T, f *fixture) {
 	}
 	settle := func(before, after func()) error {
 		return f.ledger.store.write(t.Context(), func(x txn) ([]stmt, error) {
-			seen := shardViewOf(t.Context(), items)
+			seen := shardViewOf(items)
 			if err := f.ledger.ask(t.Context(), x, seen.queries()...); err != nil {
 				return nil, err
 			}
@@ -261,9 +262,9 @@ func testFenceAmongSettlers(t *testing.T, f *fixture) {
 			ctx := context.Background()
 			errs := []error{nil}
 			if !remote {
-				errs = who.Handle(ctx, g)
-			} else if _, _, errs[0] = who.Settler.Begin(ctx, asking("w", rand.Int64()|1), g); errs[0] == nil {
-				errs = who.Settler.Record(ctx, g)
+				errs = who.Handle(ctx, testkit.Batch(g))
+			} else if _, _, errs[0] = who.Settler.Begin(ctx, asking("w", rand.Int64()|1), testkit.Batch(g)); errs[0] == nil {
+				errs = who.Settler.Record(ctx, testkit.Batch(g))
 			}
 			for _, err := range errs {
 				if errors.Is(err, ErrFenced) {

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,11 +24,11 @@ func testLacks(t *testing.T, f *fixture) {
 	}
 	require.Equal(t, []int64{1, 2, 3, 4, 5, 1}, lacks())
 	f.settles(t, grantsOf("rain", 1, 1)...)
-	_, _, err := f.Settler.Begin(ctx, asking("w1", 1), grantsOf("rain", 2, 2))
+	_, _, err := f.Settler.Begin(ctx, asking("w1", 1), testkit.Batch(grantsOf("rain", 2, 2)))
 	require.NoError(t, err)
 	other := grant("rain", 3)
 	other.Amount++
-	f.Settler.Handle(ctx, []hongbao.Grant{other})
+	f.Settler.Handle(ctx, testkit.Batch([]hongbao.Grant{other}))
 	require.Len(t, f.open(t), 1)
 	require.Equal(t, []int64{4, 5, 1}, lacks())
 	none, err := f.ledger.Lacks(ctx, []hongbao.Grant{})

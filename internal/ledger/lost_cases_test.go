@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"slices"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ func testLostEvents(t *testing.T, f *fixture) {
 	f.create(t, "rain", 30_010)
 	f.create(t, "snow", 10)
 	f.settles(t, grantsOf("rain", 1, 10)...)
-	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), append(grantsOf("rain", 11, 12), grant("snow", 7)))
+	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), testkit.Batch(append(grantsOf("rain", 11, 12), grant("snow", 7))))
 	require.NoError(t, err)
 	elsewhere := grant("rain", 14)
 	elsewhere.Shard = 2

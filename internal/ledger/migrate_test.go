@@ -135,7 +135,7 @@ func TestPostgresIndexBlocksNoWriter(t *testing.T) {
 	}, "the migration waits")
 	quick, cancel := context.WithTimeout(t.Context(), f.config.LockTimeout/2)
 	defer cancel()
-	require.Nil(t, f.Handle(quick, grantsOf("rain", 2, 5)), "the settler must not wait for the migration")
+	require.Nil(t, f.Handle(quick, testkit.Batch(grantsOf("rain", 2, 5))), "the settler must not wait for the migration")
 	require.NoError(t, open.Commit(t.Context()))
 	require.NoError(t, group.Wait())
 	f.holds(t, "rain", grantsOf("rain", 1, 5))

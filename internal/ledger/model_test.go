@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"sync/atomic"
 	"testing"
 
@@ -100,7 +101,7 @@ func testModel(t *testing.T, f *fixture) {
 			}
 			batch := rapid.SliceOfN(draw, 1, 20).Draw(rt, "batch")
 			m.settle(campaign, batch)
-			require.Nil(rt, f.Handle(context.Background(), batch))
+			require.Nil(rt, f.Handle(context.Background(), testkit.Batch(batch)))
 			f.agrees(rt, campaign, other, m)
 		}
 	})

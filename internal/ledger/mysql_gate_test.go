@@ -275,7 +275,7 @@ func TestMariaDBRefused(t *testing.T) {
 		_, err := killOtherMariaDB(t.Context(), admin) // a failover closes all connections, too
 		require.NoError(t, err)
 		testkit.EventuallyOK(t, 30*time.Second, func() error {
-			errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
+			errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5)))
 			require.Len(t, errs, 5, c.setting)
 			require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
 			var refused *SettingError
@@ -286,7 +286,7 @@ func TestMariaDBRefused(t *testing.T) {
 		}, "a running worker refuses the server, too")
 		execute(t, admin, fmt.Sprintf("SET GLOBAL %s = %s", c.setting, c.good))
 	}
-	testkit.Eventually(t, 30*time.Second, func() bool { return f.Handle(t.Context(), grantsOf("rain", 1, 5)) == nil },
+	testkit.Eventually(t, 30*time.Second, func() bool { return f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5))) == nil },
 		"the server is safe again")
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 	execute(t, admin, "SET GLOBAL innodb_flush_log_at_trx_commit = 2", "SET GLOBAL sync_binlog = 0")
@@ -307,12 +307,12 @@ func TestMariaDBReadOnlyServer(t *testing.T) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 2)...)
 	execute(t, admin, "SET GLOBAL read_only = ON")
-	errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
+	errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5)))
 	require.Len(t, errs, 5)
 	require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[0]))
 	require.True(t, mysqlReadOnly(errs[0]), "%v", errs[0])
-	errs = f.Handle(t.Context(), grantsOf("rain", 1, 5))
+	errs = f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5)))
 	var refused *SettingError
 	require.ErrorAs(t, errs[0], &refused, "the store discards the connection and checks the next one")
 	execute(t, admin, "SET GLOBAL read_only = OFF")

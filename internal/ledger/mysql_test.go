@@ -153,7 +153,7 @@ func TestMariaDBServerKilled(t *testing.T) {
 	group.Go(func() error {
 		for first := int64(1); first < packets; first += 10 {
 			for {
-				errs := f.Handle(context.Background(), grantsOf("rain", first, first+9))
+				errs := f.Handle(context.Background(), testkit.Batch(grantsOf("rain", first, first+9)))
 				if errs == nil {
 					break
 				}

@@ -99,11 +99,12 @@ func (p *payout) check(ctx context.Context, l *Ledger, t txn) error {
 		return hongbao.Errorf(hongbao.ClassTransient, "campaign %s was created or topped up meanwhile; run it again",
 			g.Campaign)
 	}
-	seen := shardViewOf(ctx, []item{{grant: g}})
+	it := item{grant: g}
+	seen := shardViewOf([]item{it})
 	if err := l.ask(ctx, t, seen.queries()...); err != nil {
 		return err
 	}
-	return p.planAllows(paid || seen.fence(eventOf(ctx, g)) > 0, refuse)
+	return p.planAllows(paid || seen.fence(it.event()) > 0, refuse)
 }
 
 // planAllows refuses a grant that the settler would take, and a grant that gets more than the plan's amount. settled

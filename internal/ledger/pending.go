@@ -14,7 +14,7 @@ import (
 // Table pending has the credits that a remote balance system may have booked. A row is written before the first
 // request. It is deleted in the transaction that settles the grant, or once it is certain that nothing was booked.
 
-// Begin records durably, outside of Redis, that the caller is about to request credits from a remote. grants must not
+// Begin records durably, outside of Redis, that the caller is about to request credits from a remote. batch must not
 // contain a packet twice.
 //
 // held has the grants that the ledger has for these packets: in table grants, or in quarantine with the same facts.
@@ -24,13 +24,14 @@ import (
 //
 // If a fence leaves out a grant that is neither held nor pending, Begin refuses all grants with ErrFenced. After an
 // error nothing has changed, unless the class is Unknown.
-func (s *Settler) Begin(ctx context.Context, call payment.CreditCall, grants []hongbao.Grant) (held []payment.AlreadyInLedger,
+func (s *Settler) Begin(ctx context.Context, call payment.CreditCall, batch hongbao.Batch) (held []payment.AlreadyInLedger,
 	before []payment.Pending, err error) {
+	grants := batch.Grants
 	if len(grants) > MaxBatch {
 		return nil, nil, hongbao.Errorf(hongbao.ClassPermanent,
 			"record %d credits as pending: want %d at most", len(grants), MaxBatch)
 	}
-	b := &beginCall{Ledger: s.config.Ledger, call: call, items: itemsOf(grants)}
+	b := &beginCall{Ledger: s.config.Ledger, call: call, items: itemsOf(batch)}
 	err = b.write(ctx, b.run)
 	if errors.Is(err, errOverdraw) {
 		err = hongbao.Errorf(hongbao.ClassTransient, "a campaign was refunded meanwhile: %w", err)
@@ -41,11 +42,12 @@ func (s *Settler) Begin(ctx context.Context, call payment.CreditCall, grants []h
 	return b.found, b.before, nil
 }
 
-// itemsOf returns the grants as items, in the order in which every worker locks.
-func itemsOf(grants []hongbao.Grant) []item {
-	items := make([]item, len(grants))
-	for i := range grants {
-		items[i] = item{index: i, grant: &grants[i]}
+// itemsOf returns the grants as items, in the order in which every worker locks. A batch with epoch 0 stands for grants
+// that the caller did not read from Redis.
+func itemsOf(b hongbao.Batch) []item {
+	items := make([]item, len(b.Grants))
+	for i := range b.Grants {
+		items[i] = item{index: i, grant: &b.Grants[i], epoch: b.Epoch}
 	}
 	sortItems(items)
 	return items
@@ -65,7 +67,7 @@ type beginCall struct {
 // the grants. In this order it sees what other workers record or forget meanwhile.
 func (b *beginCall) run(ctx context.Context, t txn) ([]stmt, error) {
 	b.found, b.before = nil, nil
-	seen, aside := shardViewOf(ctx, b.items), asideViewOf(b.items)
+	seen, aside := shardViewOf(b.items), asideViewOf(b.items)
 	if err := b.ask(ctx, t, append(seen.queries(), aside.queries()...)...); err != nil {
 		return nil, err
 	}
@@ -74,7 +76,7 @@ func (b *beginCall) run(ctx context.Context, t txn) ([]stmt, error) {
 		return nil, err
 	}
 	for _, it := range behind.fencedOff {
-		return nil, eventOf(ctx, it.grant).fencedError(it.fence)
+		return nil, it.event().fencedError(it.fence)
 	}
 	inserted, err := b.insert(ctx, t, without(without(b.items, behind.paid), behind.aside))
 	before := b.tries > 0 || inserted < int64(len(b.items)) // some rows may have existed before
@@ -263,7 +265,7 @@ func (l *Ledger) deletePending(items []item, batch int64, asked time.Time) (stmt
 // row again keeps the batch. So a caller that did not own the rows gives the Asked that it has read (payment.Pending),
 // and Forget keeps rows that have another one by now. A repeated call changes nothing.
 func (s *Settler) Forget(ctx context.Context, batch int64, asked time.Time, grants []hongbao.Grant) error {
-	drop, err := s.config.Ledger.deletePending(itemsOf(grants), batch, asked)
+	drop, err := s.config.Ledger.deletePending(itemsOf(hongbao.Batch{Grants: grants}), batch, asked)
 	if err == nil {
 		err = s.config.Ledger.write(ctx, func(context.Context, txn) ([]stmt, error) { return drop, nil })
 	}

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -35,11 +36,11 @@ func (f *fixture) pending(t *testing.T) (packets []int64) {
 func testPending(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	ctx := t.Context()
-	held, before, err := f.Settler.Begin(ctx, asking("w1", 1), grantsOf("rain", 1, 3))
+	held, before, err := f.Settler.Begin(ctx, asking("w1", 1), testkit.Batch(grantsOf("rain", 1, 3)))
 	require.NoError(t, err)
 	require.Empty(t, held)
 	require.Empty(t, before)
-	held, before, err = f.Settler.Begin(ctx, asking("w2", 2), grantsOf("rain", 2, 4))
+	held, before, err = f.Settler.Begin(ctx, asking("w2", 2), testkit.Batch(grantsOf("rain", 2, 4)))
 	require.NoError(t, err)
 	require.Empty(t, held)
 	require.Len(t, before, 2, "packet 4 is new")
@@ -54,7 +55,7 @@ func testPending(t *testing.T, f *fixture) {
 	}
 	require.NoError(t, f.Settler.Forget(ctx, 2, time.Time{}, grantsOf("rain", 1, 3)))
 	require.Equal(t, []int64{1, 2, 3, 4}, f.pending(t), "another call's rows stay")
-	_, before, err = f.Settler.Begin(ctx, asking("w1", 3), grantsOf("rain", 1, 1))
+	_, before, err = f.Settler.Begin(ctx, asking("w1", 3), testkit.Batch(grantsOf("rain", 1, 1)))
 	require.NoError(t, err)
 	require.True(t, before[0].Taken, "the owner may continue at once")
 	require.EqualValues(t, 1, before[0].Batch)
@@ -62,7 +63,7 @@ func testPending(t *testing.T, f *fixture) {
 		stmt{sql: `UPDATE pending SET asked_at = asked_at - 7200000 WHERE packet > $1`, args: []any{int64(1)}})
 	altered := grant("rain", 3)
 	altered.User = "another"
-	_, before, err = f.Settler.Begin(ctx, asking("w2", 4), append(grantsOf("rain", 1, 2), altered))
+	_, before, err = f.Settler.Begin(ctx, asking("w2", 4), testkit.Batch(append(grantsOf("rain", 1, 2), altered)))
 	require.NoError(t, err)
 	require.Len(t, before, 3)
 	for _, p := range before {
@@ -71,17 +72,17 @@ func testPending(t *testing.T, f *fixture) {
 	}
 	require.NoError(t, f.Settler.Forget(ctx, 1, time.Time{}, grantsOf("rain", 2, 3)))
 	require.Equal(t, []int64{1, 2, 4}, f.pending(t), "packet 2 no longer belongs to the first owner")
-	require.Nil(t, f.Settler.Record(ctx, grantsOf("rain", 1, 2)))
+	require.Nil(t, f.Settler.Record(ctx, testkit.Batch(grantsOf("rain", 1, 2))))
 	require.Equal(t, []int64{4}, f.pending(t))
 	f.holds(t, "rain", grantsOf("rain", 1, 2))
-	held, before, err = f.Settler.Begin(ctx, asking("w1", 5), grantsOf("rain", 1, 5))
+	held, before, err = f.Settler.Begin(ctx, asking("w1", 5), testkit.Batch(grantsOf("rain", 1, 5)))
 	require.NoError(t, err)
 	require.Len(t, held, 2)
 	require.Len(t, before, 1)
 	require.Equal(t, []int64{3, 4, 5}, f.pending(t), "a recorded grant is not pending")
 	over, cancel := context.WithCancel(ctx)
 	cancel()
-	_, _, err = f.Settler.Begin(over, asking("w1", 6), grantsOf("rain", 6, 6))
+	_, _, err = f.Settler.Begin(over, asking("w1", 6), testkit.Batch(grantsOf("rain", 6, 6)))
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, f.Settler.Forget(over, 5, time.Time{}, grantsOf("rain", 3, 3)), context.Canceled)
 }
@@ -89,7 +90,7 @@ func testPending(t *testing.T, f *fixture) {
 // A worker begins its own credit again after another call has listed it. The other call must not delete the row.
 func testPendingAgain(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
-	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), grantsOf("rain", 1, 2))
+	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), testkit.Batch(grantsOf("rain", 1, 2)))
 	require.NoError(t, err)
 	f.tamper(t, stmt{sql: `UPDATE pending SET asked_at = asked_at - 1000`})
 	listed := func() []payment.Pending {
@@ -98,7 +99,7 @@ func testPendingAgain(t *testing.T, f *fixture) {
 		return list
 	}
 	old := listed()
-	_, before, err := f.Settler.Begin(t.Context(), asking("w1", 2), grantsOf("rain", 1, 1))
+	_, before, err := f.Settler.Begin(t.Context(), asking("w1", 2), testkit.Batch(grantsOf("rain", 1, 1)))
 	require.NoError(t, err)
 	require.Equal(t, old[0].Asked, before[0].Asked)
 	require.NoError(t, f.Settler.Forget(t.Context(), 1, old[0].Asked, grantsOf("rain", 1, 2)))
@@ -117,7 +118,7 @@ func testPendingSinceGrant(t *testing.T, f *fixture) {
 	old, young := grant("rain", 1), grant("rain", 2)
 	old.Time, young.Time = time.Now().Add(-3*time.Hour).UTC().Truncate(time.Millisecond),
 		time.Now().Add(3*time.Hour).UTC().Truncate(time.Millisecond)
-	_, _, err := f.Settler.Begin(t.Context(), call, []hongbao.Grant{old, young})
+	_, _, err := f.Settler.Begin(t.Context(), call, testkit.Batch([]hongbao.Grant{old, young}))
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, f.unfinished(t, 0, 2).Credits.Oldest, 2*time.Hour)
 	list, err := f.Settler.Pending(t.Context(), 0, hongbao.Grant{}, 10)
@@ -149,8 +150,8 @@ func testPendingQuarantined(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	altered := grant("nowhere", 2)
 	altered.User = "another"
-	got, before, err := f.Settler.Begin(t.Context(), asking("w1", 1), []hongbao.Grant{other, grant("rain", 4),
-		grant("nowhere", 1), altered, grant("nowhere", 3)})
+	got, before, err := f.Settler.Begin(t.Context(), asking("w1", 1), testkit.Batch([]hongbao.Grant{other, grant("rain", 4),
+		grant("nowhere", 1), altered, grant("nowhere", 3)}))
 	require.NoError(t, err)
 	require.Empty(t, before)
 	want := []payment.AlreadyInLedger{{Grant: paid}, {Grant: grant("nowhere", 1), Aside: true},
@@ -160,13 +161,13 @@ func testPendingQuarantined(t *testing.T, f *fixture) {
 	}
 	require.ElementsMatch(t, want, got)
 	require.Equal(t, []int64{2, 4}, f.pending(t))
-	require.Nil(t, f.Settler.Record(t.Context(), []hongbao.Grant{altered, grant("rain", 4)}),
+	require.Nil(t, f.Settler.Record(t.Context(), testkit.Batch([]hongbao.Grant{altered, grant("rain", 4)})),
 		"the ledger does not have campaign nowhere")
 	require.Empty(t, f.pending(t))
 	require.Len(t, f.open(t), 4)
 	replay := asking("w1", 2)
 	replay.SinceGrant = true
-	got, _, err = f.Settler.Begin(t.Context(), replay, []hongbao.Grant{grant("nowhere", 1), grant("nowhere", 3)})
+	got, _, err = f.Settler.Begin(t.Context(), replay, testkit.Batch([]hongbao.Grant{grant("nowhere", 1), grant("nowhere", 3)}))
 	require.NoError(t, err)
 	want = want[1:]
 	want[1].Aside = false
@@ -185,7 +186,7 @@ func testPendingTogether(t *testing.T, f *fixture) {
 			list := grantsOf("rain", 4, 6)
 			for i := range 20 {
 				call := asking(fmt.Sprintf("w%d", w), int64(1+w*1000+i))
-				_, before, err := f.Settler.Begin(t.Context(), call, list)
+				_, before, err := f.Settler.Begin(t.Context(), call, testkit.Batch(list))
 				if err != nil {
 					t.Errorf("begin: %v", err)
 					return
@@ -216,9 +217,9 @@ func testPendingTogether(t *testing.T, f *fixture) {
 // A refund waits for credits that a remote may have booked, and names them. After the refund no credit can be begun.
 func testRefundPending(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
-	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), grantsOf("rain", 1, 7))
+	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), testkit.Batch(grantsOf("rain", 1, 7)))
 	require.NoError(t, err)
-	require.Nil(t, f.Settler.Record(t.Context(), grantsOf("rain", 1, 5)))
+	require.Nil(t, f.Settler.Record(t.Context(), testkit.Batch(grantsOf("rain", 1, 5))))
 	e := closeOf("rain", 10, 5)
 	_, err = f.ledger.Refund(t.Context(), one(e), 0)
 	require.ErrorIs(t, err, payment.ErrSettling)
@@ -228,7 +229,7 @@ func testRefundPending(t *testing.T, f *fixture) {
 	require.NoError(t, f.Settler.Forget(t.Context(), 1, time.Time{}, grantsOf("rain", 6, 7)))
 	_, err = f.ledger.Refund(t.Context(), one(e), 0)
 	require.NoError(t, err)
-	_, _, err = f.Settler.Begin(t.Context(), asking("w1", 2), grantsOf("rain", 8, 8))
+	_, _, err = f.Settler.Begin(t.Context(), asking("w1", 2), testkit.Batch(grantsOf("rain", 8, 8)))
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
 	require.Empty(t, f.pending(t))
 	f.holds(t, "rain", grantsOf("rain", 1, 5))

@@ -18,7 +18,7 @@ func TestPostgresRowsForgottenWhileBeginning(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))
 	f.create(t, "rain", 10)
-	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), grantsOf("rain", 4, 6))
+	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), testkit.Batch(grantsOf("rain", 4, 6)))
 	require.NoError(t, err)
 	conn := connect(t, f.config.DSN)
 	tx, err := conn.Begin(t.Context())
@@ -31,7 +31,7 @@ func TestPostgresRowsForgottenWhileBeginning(t *testing.T) {
 	}
 	answered := make(chan answer, 1)
 	go func() {
-		_, before, err := f.Settler.Begin(t.Context(), asking("w2", 2), grantsOf("rain", 4, 6))
+		_, before, err := f.Settler.Begin(t.Context(), asking("w2", 2), testkit.Batch(grantsOf("rain", 4, 6)))
 		answered <- answer{before, err}
 	}()
 	testkit.Eventually(t, 20*time.Second, func() bool {
@@ -89,21 +89,21 @@ func TestPostgresBetweenTheStatementsOfABegin(t *testing.T) {
 	store, fired := f.ledger.store, 0
 	for n := range 10 {
 		list := grantsOf("rain", int64(n*2+1), int64(n*2+2))
-		_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), list)
+		_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), testkit.Batch(list))
 		require.NoError(t, err)
 		b := &between{store: store, at: n / 2}
 		b.hook = func() {
 			fired++
 			f.ledger.store = store
 			if n%2 == 0 {
-				require.Nil(t, f.Settler.Record(t.Context(), list[:1]))
+				require.Nil(t, f.Settler.Record(t.Context(), testkit.Batch(list[:1])))
 			} else {
 				require.NoError(t, f.Settler.Forget(t.Context(), 1, time.Time{}, list[:1]))
 			}
 			f.ledger.store = b
 		}
 		f.ledger.store = b
-		held, before, err := f.Settler.Begin(t.Context(), asking("w2", 2), list)
+		held, before, err := f.Settler.Begin(t.Context(), asking("w2", 2), testkit.Batch(list))
 		f.ledger.store = store
 		require.NoError(t, err)
 		if len(held)+len(before) == len(list) {

@@ -207,7 +207,7 @@ func testRefundModel(t *testing.T, f *fixture) {
 		default:
 			refunded = true
 		}
-		require.Nil(rt, f.Handle(context.Background(), grants))
+		f.settles(rt, grants...)
 		_, err := f.ledger.Refund(context.Background(), closes, 0)
 		require.Equal(rt, refunded, err == nil, "%v", err)
 	})

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,7 +19,7 @@ func testIncompletePlan(t *testing.T, f *fixture) {
 	core, logs := observer.New(zap.ErrorLevel)
 	f.Settler.config.Log = zap.New(core)
 	f.setPlan(t, func(_ string, packet int64) (hongbao.Amount, bool, error) { return planned(packet), packet <= 10, nil })
-	errs := f.Handle(t.Context(), grantsOf("rain", 9, 12))
+	errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 9, 12)))
 	require.Empty(t, f.open(t), "the packets of a top-up went to quarantine")
 	require.Len(t, errs, 4)
 	require.Equal(t, []error{nil, nil}, errs[:2])

@@ -100,7 +100,7 @@ func TestReadOnlyServer(t *testing.T) {
 	_, err = killOthers(t.Context(), admin)
 	require.NoError(t, err)
 	testkit.Eventually(t, 30*time.Second, func() bool {
-		errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
+		errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5)))
 		require.Len(t, errs, 5)
 		require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
 		var refused *SettingError
@@ -113,7 +113,7 @@ func TestReadOnlyServer(t *testing.T) {
 	_, err = killOthers(t.Context(), admin)
 	require.NoError(t, err)
 	testkit.Eventually(t, 30*time.Second, func() bool {
-		return f.Handle(t.Context(), grantsOf("rain", 1, 5)) == nil
+		return f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5))) == nil
 	}, "the server takes writes again")
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }
@@ -133,7 +133,7 @@ func TestPostgresGatesEachConnection(t *testing.T) {
 	_, err = killOthers(t.Context(), admin)
 	require.NoError(t, err)
 	testkit.Eventually(t, 30*time.Second, func() bool {
-		errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
+		errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5)))
 		require.Len(t, errs, 5)
 		require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
 		var refused *SettingError

@@ -76,7 +76,7 @@ func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool
 		var more []Quarantined
 		var behind fencedItems
 		err := l.write(ctx, func(ctx context.Context, t txn) (stmts []stmt, err error) {
-			seen := shardViewOf(ctx, part)
+			seen := shardViewOf(part)
 			if err = l.ask(ctx, t, seen.queries()...); err == nil {
 				behind, err = l.behindFences(ctx, t, seen, part, pending)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"strings"
 	"testing"
 
@@ -158,7 +159,7 @@ func testDeletedByHand(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 1)...)
 	f.tamper(t, stmt{sql: `DELETE FROM transfer`}, stmt{sql: `DELETE FROM account WHERE kind = 'pool'`})
-	errs := f.Handle(t.Context(), grantsOf("rain", 2, 2))
+	errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 2, 2)))
 	require.Len(t, errs, 1)
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(errs[0]), "%v", errs[0])
 }
@@ -172,7 +173,7 @@ func testRecorded(t *testing.T, f *fixture) {
 	for i := range ask {
 		ask[i].User, ask[i].Seq, ask[i].Shard = "another", 77, 1
 	}
-	got, before, err := f.Settler.Begin(t.Context(), asking("w1", 1), ask)
+	got, before, err := f.Settler.Begin(t.Context(), asking("w1", 1), testkit.Batch(ask))
 	require.NoError(t, err)
 	require.Empty(t, before)
 	var ids []string
@@ -181,7 +182,7 @@ func testRecorded(t *testing.T, f *fixture) {
 		ids = append(ids, fmt.Sprint(got[i].Campaign, got[i].Packet))
 	}
 	require.ElementsMatch(t, []string{"rain3", "rain4", "snow3"}, ids)
-	got, _, err = f.Settler.Begin(t.Context(), asking("w1", 2), nil)
+	got, _, err = f.Settler.Begin(t.Context(), asking("w1", 2), testkit.Batch(nil))
 	require.NoError(t, err)
 	require.Empty(t, got)
 }

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"sync/atomic"
 	"testing"
 
@@ -319,7 +320,7 @@ func testRefundAmongSettlers(t *testing.T, f *fixture) {
 	for w := range int64(4) {
 		settlers.Go(func() error {
 			for p := w + 1; p <= granted; p += 4 {
-				for _, err := range f.Handle(context.Background(), []hongbao.Grant{grant("rain", p)}) {
+				for _, err := range f.Handle(context.Background(), testkit.Batch([]hongbao.Grant{grant("rain", p)})) {
 					if err != nil {
 						return err
 					}

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"testing"
 	"time"
 
@@ -48,7 +49,7 @@ func testRefundLost(t *testing.T, f *fixture) {
 		require.ErrorContains(t, err, "nothing was moved")
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	}
-	_, _, err = f.Settler.Begin(t.Context(), asking("w1", 1), grantsOf("rain", 5, 5))
+	_, _, err = f.Settler.Begin(t.Context(), asking("w1", 1), testkit.Batch(grantsOf("rain", 5, 5)))
 	require.NoError(t, err)
 	_, err = f.ledger.RefundLost(t.Context(), lostOf(4))
 	require.ErrorIs(t, err, payment.ErrSettling, "a remote may have booked packet 5")

@@ -17,6 +17,7 @@ import (
 type item struct {
 	index  int // index in the batch that the caller passed
 	grant  *hongbao.Grant
+	epoch  int64  // epoch of the batch; 0 if only the grant's own counts
 	reason Reason // set if the item must go to quarantine
 	fence  int64  // epoch of the fence that leaves the grant out; 0 if none does
 }
@@ -87,7 +88,7 @@ func (s *settleCall) post(ctx context.Context) (differ []item, err error) {
 // insert inserts the grants, except those that an operator has decided about or that a fence leaves out. It compares
 // grants that already exist with their rows. It returns the statements that move the money of the new grants.
 func (s *settleCall) insert(ctx context.Context, t txn) (stmts []stmt, differ []item, err error) {
-	seen, aside := shardViewOf(ctx, s.items), asideViewOf(s.items)
+	seen, aside := shardViewOf(s.items), asideViewOf(s.items)
 	if err = s.ask(ctx, t, append(seen.queries(), aside.queries()...)...); err != nil {
 		return nil, nil, err
 	}

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"slices"
 	"testing"
 
@@ -196,7 +197,7 @@ func testPlanFails(t *testing.T, f *fixture) {
 		}
 		return planned(packet), packet != 3, nil
 	})
-	errs := f.Handle(t.Context(), grantsOf("rain", 1, 3))
+	errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 3)))
 	require.Len(t, errs, 3)
 	require.NoError(t, errs[0])
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[1]))
@@ -209,7 +210,7 @@ func testPlanFails(t *testing.T, f *fixture) {
 		asked++
 		return 0, false, hongbao.Outagef(hongbao.ClassTransient, "the plan's store is down")
 	})
-	errs = f.Handle(t.Context(), grantsOf("rain", 4, 9))
+	errs = f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 4, 9)))
 	require.Equal(t, 1, asked, "one timeout is enough")
 	require.Len(t, errs, 6)
 	for _, err := range errs {
@@ -224,9 +225,9 @@ func testMalformed(t *testing.T, f *fixture) {
 	bad[0].User = ""
 	bad[1].User = "a\x00b"
 	bad[2].RequestID = "two words"
-	bad[3].Shard = -1
+	bad[3].Seq = -1
 	bad[4].Campaign = "No Such"
-	errs := f.Handle(t.Context(), bad)
+	errs := f.Handle(t.Context(), testkit.Batch(bad))
 	require.Len(t, errs, 6)
 	for _, err := range errs[:5] {
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "%v", err)
@@ -234,6 +235,17 @@ func testMalformed(t *testing.T, f *fixture) {
 	require.NoError(t, errs[5])
 	f.holds(t, "rain", grantsOf("rain", 6, 6))
 	require.Empty(t, f.open(t))
+	bad = grantsOf("rain", 7, 8)
+	for name, b := range map[string]hongbao.Batch{
+		"no epoch":       {Shard: bad[0].Shard, Grants: bad},
+		"another shard":  {Shard: bad[0].Shard + 1, Epoch: 1, Grants: bad},
+		"negative shard": {Shard: -1, Epoch: 1, Grants: bad},
+	} {
+		errs := f.Handle(t.Context(), b)
+		require.Len(t, errs, 2, name)
+		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(errs[0]), name)
+	}
+	f.holds(t, "rain", grantsOf("rain", 6, 6))
 }
 
 func testOverdraft(t *testing.T, f *fixture) {
@@ -276,13 +288,13 @@ func testBalanceOverflow(t *testing.T, f *fixture) {
 	rich := UserAccount(grant("rain", 1).User, testCurrency)
 	f.tamper(t, stmt{sql: `INSERT INTO account (id, kind, currency, balance) VALUES ($1, 'user', $2, $3)`,
 		args: []any{rich, testCurrency, int64(1<<63 - 1)}})
-	errs := f.Handle(t.Context(), grantsOf("rain", 1, 1))
+	errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 1)))
 	require.Len(t, errs, 1)
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[0]), "%v", errs[0])
 	require.Equal(t, hongbao.Amount(1<<63-1), f.balance(t, rich))
 	require.Equal(t, fundedFor(10), f.balance(t, PoolAccount("rain")))
 
-	errs = f.Handle(t.Context(), grantsOf("rain", 1, 7)) // the other grants of the batch are settled
+	errs = f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 7))) // the other grants of the batch are settled
 	require.Len(t, errs, 7)
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[0]), "%v", errs[0])
 	for _, err := range errs[1:] {
@@ -329,7 +341,7 @@ func testUnknownCampaignWaits(t *testing.T, f *fixture) {
 	f.create(t, "rain", 3)
 	both := append(grantsOf("lost", 1, 3), grantsOf("rain", 1, 3)...)
 	for range 2 {
-		errs := f.Handle(t.Context(), both)
+		errs := f.Handle(t.Context(), testkit.Batch(both))
 		require.Len(t, errs, 6)
 		for i, err := range errs {
 			if i >= 3 {
@@ -368,7 +380,7 @@ func testPutAside(t *testing.T, f *fixture) {
 	grants := slices.Concat(grantsOf("never", 1, 2), grantsOf("lost", 1, 1), grantsOf("rain", 1, 1))
 	grants = append(grants, hongbao.Grant{Campaign: "never", Packet: 3})
 	for range 2 {
-		errs := f.PutAside(t.Context(), grants)
+		errs := f.PutAside(t.Context(), testkit.Batch(grants))
 		require.Equal(t, []error{nil, nil}, errs[:2])
 		require.True(t, hongbao.IsWaiting(errs[2]), "%v", errs[2])
 		require.ErrorIs(t, errs[2], ErrNoCampaign)

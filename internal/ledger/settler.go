@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // MaxBatch is the maximum number of grants in a transaction. A longer batch takes several transactions.
@@ -71,10 +72,13 @@ func NewSettler(config SettlerConfig) (*Settler, error) {
 // durably, paid or in quarantine. A repeated call changes nothing. If the ledger does not have a grant's campaign, the
 // grant waits (hongbao.IsWaiting) until the campaign is created or disowned. A grant that a fence leaves out gets
 // ErrFenced, an outage; the other grants are settled.
-func (s *Settler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
-	errs := make([]error, len(grants))
+func (s *Settler) Handle(ctx context.Context, b hongbao.Batch) []error {
+	if err := stream.CheckBatch(&b); err != nil {
+		return slices.Repeat([]error{err}, len(b.Grants))
+	}
+	errs := make([]error, len(b.Grants))
 	known := make(map[string]knownCampaign)
-	planned, refused := s.checkPlans(ctx, grants, known, errs)
+	planned, refused := s.checkPlans(ctx, &b, known, errs)
 	for part := range slices.Chunk(planned, MaxBatch) {
 		refused = append(refused, s.settle(ctx, part, known, errs)...)
 	}
@@ -87,19 +91,19 @@ func (s *Settler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 
 // Record is like Handle, for grants that a remote has credited. A nil error also means that the grant is no longer
 // pending (see Begin).
-func (s *Settler) Record(ctx context.Context, grants []hongbao.Grant) []error {
-	return (&Settler{config: s.config, pending: true, alarms: s.alarms}).Handle(ctx, grants)
+func (s *Settler) Record(ctx context.Context, b hongbao.Batch) []error {
+	return (&Settler{config: s.config, pending: true, alarms: s.alarms}).Handle(ctx, b)
 }
 
 // PutAside sends grants of disowned campaigns to quarantine. It settles no grant, because it is for deployments in
 // which a remote pays. A nil error for a grant means that it is in quarantine. Grants of other campaigns that the
 // ledger does not have wait (hongbao.IsWaiting).
-func (s *Settler) PutAside(ctx context.Context, grants []hongbao.Grant) []error {
-	errs := make([]error, len(grants))
+func (s *Settler) PutAside(ctx context.Context, b hongbao.Batch) []error {
+	grants, errs := b.Grants, make([]error, len(b.Grants))
 	known, missing := make(map[string]knownCampaign), make(map[string]bool)
 	var disowned []item
 	for i := range grants {
-		it := item{index: i, grant: &grants[i]}
+		it := item{index: i, grant: &grants[i], epoch: b.Epoch}
 		if errs[i] = malformed(it.grant); errs[i] != nil {
 			continue
 		}
@@ -120,13 +124,14 @@ func (s *Settler) PutAside(ctx context.Context, grants []hongbao.Grant) []error 
 // checkPlans separates the grants into planned ones and refused ones, which go to quarantine. It sets errs for
 // malformed grants, and for grants whose plan can't be read.
 func (s *Settler) checkPlans(
-	ctx context.Context, grants []hongbao.Grant, known map[string]knownCampaign, errs []error,
+	ctx context.Context, b *hongbao.Batch, known map[string]knownCampaign, errs []error,
 ) (planned, refused []item) {
+	grants := b.Grants
 	planned = make([]item, 0, len(grants))
 	missing := make(map[string]bool)
 	var outage error
 	for i := range grants {
-		it := item{index: i, grant: &grants[i]}
+		it := item{index: i, grant: &grants[i], epoch: b.Epoch}
 		if errs[i] = malformed(it.grant); errs[i] != nil {
 			continue
 		}
@@ -296,7 +301,7 @@ func (s *Settler) settle(ctx context.Context, items []item, known map[string]kno
 	call := &settleCall{Ledger: s.config.Ledger, items: items, known: known, pending: s.pending}
 	refused, err := call.post(ctx)
 	if err == nil {
-		noteLeftOut(ctx, call.fencedOff, errs)
+		noteLeftOut(call.fencedOff, errs)
 		return refused
 	}
 	overdraws := errors.Is(err, errOverdraw)
@@ -330,9 +335,9 @@ func (s *Settler) settle(ctx context.Context, items []item, known map[string]kno
 }
 
 // noteLeftOut sets the errors of the items that a fence leaves out.
-func noteLeftOut(ctx context.Context, items []item, errs []error) {
+func noteLeftOut(items []item, errs []error) {
 	for _, it := range items {
-		errs[it.index] = eventOf(ctx, it.grant).fencedError(it.fence)
+		errs[it.index] = it.event().fencedError(it.fence)
 	}
 }
 
@@ -347,7 +352,7 @@ func (s *Settler) quarantine(ctx context.Context, items []item, errs []error) {
 		}
 		return
 	}
-	noteLeftOut(ctx, fencedOff, errs)
+	noteLeftOut(fencedOff, errs)
 	for _, q := range added {
 		if err := s.report(q); err != nil {
 			// The rows are stored, but the grants are redelivered until the hook succeeds.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+	"pgregory.net/rapid"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
@@ -173,9 +174,16 @@ func grantsOf(campaign string, first, last int64) []hongbao.Grant {
 	return list
 }
 
-func (f *fixture) settles(t testing.TB, grants ...hongbao.Grant) {
+// settles settles the grants of each shard in a batch of its own.
+func (f *fixture) settles(t rapid.TB, grants ...hongbao.Grant) {
 	t.Helper()
-	require.Nil(t, f.Handle(t.Context(), grants))
+	of := map[int][]hongbao.Grant{}
+	for i := range grants {
+		of[grants[i].Shard] = append(of[grants[i].Shard], grants[i])
+	}
+	for _, some := range of {
+		require.Nil(t, f.Handle(context.Background(), testkit.Batch(some)))
+	}
 }
 
 func by(who, why string) stream.Decision { return stream.Decision{By: who, Why: why} }

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"database/sql"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"os"
 	"path/filepath"
 	"testing"
@@ -60,7 +61,7 @@ func TestSQLiteBusy(t *testing.T) {
 	f.create(t, "rain", 10)
 	other := open(t, config)
 	err := other.store.write(t.Context(), func(txn) ([]stmt, error) {
-		errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
+		errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5)))
 		require.Len(t, errs, 5)
 		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[0]), "%v", errs[0])
 		require.True(t, hongbao.IsOutage(errs[0]))
@@ -80,7 +81,7 @@ func TestSQLiteFull(t *testing.T) {
 	writer := f.ledger.store.(*sqliteStore).writer
 	_, err := writer.ExecContext(t.Context(), "PRAGMA max_page_count = 30")
 	require.NoError(t, err)
-	errs := f.Handle(t.Context(), grantsOf("rain", 1, 5_000))
+	errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5_000)))
 	require.Len(t, errs, 5_000)
 	require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[0]))

@@ -88,7 +88,7 @@ func TestPostgresTellsOnlyWhatTheStandbyHas(t *testing.T) {
 	credit := payment.Credit{Client: "shop", Key: "k", Reference: "r", Account: "u1", Currency: testCurrency, Amount: 5}
 	ops := map[string]func(context.Context) error{
 		"settle": func(ctx context.Context) error {
-			for _, err := range m.Handle(ctx, grantsOf("rain", 1, 20)) {
+			for _, err := range m.Handle(ctx, testkit.Batch(grantsOf("rain", 1, 20))) {
 				return err
 			}
 			return nil
@@ -150,7 +150,7 @@ func TestPostgresWarningDuringCommitIsUnknown(t *testing.T) {
 		return nil
 	})
 	for range 2 {
-		errs := m.Handle(t.Context(), grantsOf("rain", 1, 5))
+		errs := m.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5)))
 		require.Len(t, errs, 5)
 		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]), "%v", errs[0])
 		require.True(t, hongbao.IsOutage(errs[0]))
@@ -194,7 +194,7 @@ func TestPostgresLeavesAServerThatIsNoLongerThePrimary(t *testing.T) {
 		return err
 	}, "the revoked key is refused")
 	testkit.EventuallyOK(t, 10*time.Second, func() error {
-		return errors.Join(m.Handle(t.Context(), grantsOf("rain", 1, 10))...)
+		return errors.Join(m.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 10)))...)
 	}, "the ledger settles on the new primary")
 	m.holds(t, "rain", grantsOf("rain", 1, 10))
 }

@@ -129,7 +129,7 @@ func (r *standbyRow) run(t *testing.T) {
 		stops = append(stops, testkit.Go(t, func(ctx context.Context) error {
 			first := next.Add(10) - 9
 			for ctx.Err() == nil {
-				if f.Handle(context.WithoutCancel(ctx), grantsOf("rain", first, first+9)) != nil {
+				if f.Handle(context.WithoutCancel(ctx), testkit.Batch(grantsOf("rain", first, first+9))) != nil {
 					failed.Add(1) // it repeats the batch
 					continue
 				}

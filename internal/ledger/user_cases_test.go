@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,11 +14,11 @@ func testUserData(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	paid, waiting := grant("rain", 1), grant("rain", 2)
 	f.settles(t, paid)
-	_, _, err := f.Settler.Begin(ctx, asking("w1", 1), []hongbao.Grant{waiting})
+	_, _, err := f.Settler.Begin(ctx, asking("w1", 1), testkit.Batch([]hongbao.Grant{waiting}))
 	require.NoError(t, err)
 	other := paid
 	other.User = "thief"
-	f.Settler.Handle(ctx, []hongbao.Grant{other})
+	f.Settler.Handle(ctx, testkit.Batch([]hongbao.Grant{other}))
 
 	balances, err := f.ledger.UserBalances(ctx, paid.User)
 	require.NoError(t, err)

@@ -73,7 +73,7 @@ func (k *Shard) askProgress(ctx context.Context, pipe redis.Pipeliner, group str
 		if p.Head, err = k.parseHead(head); err != nil {
 			return p, err
 		}
-		if err := p.atWork(ctx); err != nil {
+		if err := p.atWork(k.epoch); err != nil {
 			return p, err
 		}
 		p.Done = make([]Bitset, len(ranges))

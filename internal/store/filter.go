@@ -54,8 +54,8 @@ func (k *Shard) CountWinners(ctx context.Context, campaign, revision string) (in
 }
 
 // Winners calls fn for every user who has packets of a campaign on this place, under the same conditions as
-// CountWinners. It may call fn more than once for a user. The context must have the epoch in which the caller counted
-// the winners (WithEpoch), because a server's cursors are valid for one run only.
+// CountWinners. It may call fn more than once for a user. The caller counted the winners in the same epoch
+// (At), because a server's cursors are valid for one run only.
 func (k *Shard) Winners(ctx context.Context, campaign, revision string, fn func(user string)) error {
 	for cursor := "0"; ; {
 		reply, err := k.askWinners(ctx, campaign, revision, cursor)

@@ -26,11 +26,18 @@ func TestScriptsOfAnEarlierEpoch(t *testing.T) {
 			c.setup(t, b)
 			require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "epoch", 2).Err())
 			before := b.dump(t)
-			require.ErrorIs(t, c.call(store.WithEpoch(t.Context(), 1), b), store.ErrStale)
+			require.ErrorIs(t, c.call(t.Context(), b.at(1)), store.ErrStale)
 			require.Empty(t, differ(before, b.dump(t)))
-			require.NoError(t, c.call(store.WithEpoch(t.Context(), 2), b))
+			require.NoError(t, c.call(t.Context(), b.at(2)))
 		})
 	}
+}
+
+// at returns the bundle with the shard in an epoch.
+func (b *bundle) at(epoch int64) *bundle {
+	at := *b
+	at.k = b.k.At(epoch)
+	return &at
 }
 
 // Redis came back from a copy that was opened for another server, and the process still has the scripts' names for

@@ -61,13 +61,13 @@ func (k *Shard) Head(ctx context.Context) (Head, error) {
 
 // OpenHead is like Head, but returns ErrFrozen for a frozen shard.
 func (k *Shard) OpenHead(ctx context.Context) (Head, error) {
-	return k.parseOpenHead(ctx, k.rdb.HMGet(ctx, k.Keys.Meta(), headFields...))
+	return k.parseOpenHead(k.rdb.HMGet(ctx, k.Keys.Meta(), headFields...))
 }
 
-func (k *Shard) parseOpenHead(ctx context.Context, cmd *redis.SliceCmd) (Head, error) {
+func (k *Shard) parseOpenHead(cmd *redis.SliceCmd) (Head, error) {
 	h, err := k.parseHead(cmd)
 	if err == nil {
-		err = h.atWork(ctx)
+		err = h.atWork(k.epoch)
 	}
 	return h, err
 }
@@ -98,12 +98,12 @@ func (k *Shard) parseHead(cmd *redis.SliceCmd) (Head, error) {
 	return h, nil
 }
 
-// atWork returns ErrFrozen if the shard is frozen, and ErrStale if its epoch differs from the context's (WithEpoch).
-func (h Head) atWork(ctx context.Context) error {
+// atWork returns ErrFrozen if the shard is frozen, and ErrStale if its epoch is not the caller's (Shard.At); 0 is any.
+func (h Head) atWork(epoch int64) error {
 	if h.Frozen {
 		return frozenError("it waits until what Redis may have lost is known")
 	}
-	if epoch := epochOf(ctx); epoch != "" && epoch != strconv.FormatInt(h.Epoch, 10) {
+	if epoch != 0 && epoch != h.Epoch {
 		return hongbao.Outagef(hongbao.ClassTransient, "%w: it is in epoch %d now", ErrStale, h.Epoch)
 	}
 	return nil

@@ -44,7 +44,7 @@ func (k *Shard) checkLate(ctx context.Context) (lost []LateGrant, err error) {
 			k.state.witness.rememberAgain(k.store, g)
 			continue
 		}
-		why, err := k.GrantWithheld(WithEpoch(ctx, epoch), g, Room{Elsewhere: UnknownElsewhere})
+		why, err := k.At(epoch).GrantWithheld(ctx, g, Room{Elsewhere: UnknownElsewhere})
 		if err != nil {
 			return nil, err
 		}

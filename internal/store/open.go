@@ -164,8 +164,8 @@ func (l *lateEvent) raise(epoch, seq int64, r *skippedRange) {
 // time. The events are recorded for the epoch of the caller's batch, which is their epoch or a later one. Without a
 // batch it is the epoch that this process has last seen; a process that has seen none reads it.
 func (k *Shard) saw(ctx context.Context, events ...stream.SeqRange) {
-	epoch, ok := stream.EpochOf(ctx)
-	if !ok {
+	epoch := k.epoch
+	if epoch == 0 {
 		if k.state.last.Load() == nil {
 			_, _ = k.Head(ctx) // if this fails, the shard is missing or out of reach, and the caller's script fails too
 		}
@@ -225,17 +225,12 @@ func (t *texts) text(s *script) string {
 	return b.String()
 }
 
-// WithEpoch returns a context for work on a batch that was read in the given epoch. If the shard has a later epoch,
-// scripts called with this context change nothing and return ErrStale.
-func WithEpoch(ctx context.Context, epoch int64) context.Context {
-	return stream.WithEpoch(ctx, epoch)
-}
-
-func epochOf(ctx context.Context) string {
-	if epoch, ok := stream.EpochOf(ctx); ok {
-		return strconv.FormatInt(epoch, 10)
+// epochText returns the caller's epoch for a script; empty if the caller works in no particular one.
+func (k *Shard) epochText() string {
+	if k.epoch == 0 {
+		return ""
 	}
-	return ""
+	return strconv.FormatInt(k.epoch, 10)
 }
 
 // run calls a script of the shard. It adds the arguments of lua/guard.lua: meta, the caller's epoch and the latest
@@ -249,7 +244,7 @@ func (k *Shard) run(ctx context.Context, s *script, keys []string, args []any) (
 	}
 	if s.guard == guarded {
 		seen := k.state.known()
-		keys, args = append(keys, k.Keys.Meta()), append(args, epochOf(ctx), seen.Epoch, seen.Seq)
+		keys, args = append(keys, k.Keys.Meta()), append(args, k.epochText(), seen.Epoch, seen.Seq)
 	}
 	var cmd *redis.Cmd
 	if t := k.state.opened.Load(); t != nil {

@@ -124,7 +124,7 @@ func (k *Shard) finished(ctx context.Context, at *groupAt, seq int64) (finished 
 	if len(waits) > 0 {
 		unread = waits[0].ID
 	}
-	head, err := k.parseOpenHead(ctx, answer)
+	head, err := k.parseOpenHead(answer)
 	if err != nil {
 		return 0, unread, err
 	}

@@ -80,14 +80,14 @@ func (s *Store) Claims(cfg ClaimsConfig) (*Claims, error) {
 // Otherwise nothing is claimed, and the answer has the done events and the open claims. The call has taken over these
 // open claims, and the caller must finish them. If the caller repeats a granted call, the answer has the granted
 // claim as an open one.
-func (c *Claims) Claim(ctx context.Context, shard int, id string, events []stream.SeqRange,
+func (c *Claims) Claim(ctx context.Context, in stream.Opening, id string, events []stream.SeqRange,
 	payload string) (stream.ClaimAnswer, error) {
 	if err := checkClaim(id, events); err != nil {
 		return stream.ClaimAnswer{}, hongbao.Errorf(hongbao.ClassPermanent,
 			"claim %.80q of shard %d was refused before anything was touched: %w",
-			id, shard, err)
+			id, in.Shard, err)
 	}
-	return c.store.Shard(shard).Claim(ctx, &ClaimCall{
+	return c.shard(in).Claim(ctx, &ClaimCall{
 		Sink: c.cfg.Sink, Done: c.cfg.Done, ID: id, Owner: c.cfg.Owner, Lease: c.cfg.Lease, TakeLive: c.cfg.TakeLive,
 		Trimmed: c.cfg.Trimmed && c.cfg.Done == "", Events: events, Payload: payload,
 	})
@@ -96,19 +96,21 @@ func (c *Claims) Claim(ctx context.Context, shard int, id string, events []strea
 // Complete ends a claim whose push arrived: it marks the events as done and removes the claim, in one step. The error
 // is stream.ErrFenced if the claim was taken over; its new owner then finishes it. A claim that Redis has lost is
 // also completed, unless a newer claim covers some of its events.
-func (c *Claims) Complete(ctx context.Context, shard int, claim stream.Claim) error {
+func (c *Claims) Complete(ctx context.Context, in stream.Opening, claim stream.Claim) error {
 	also := Also{Sink: c.cfg.Requeues, Letters: c.cfg.Requeues != ""}
 	if c.cfg.Done != "" && c.cfg.Done != c.cfg.Sink {
 		also = Also{Sink: c.cfg.Done}
 	}
-	return c.store.Shard(shard).Complete(ctx, c.cfg.Sink, &claim, also)
+	return c.shard(in).Complete(ctx, c.cfg.Sink, &claim, also)
 }
 
 // Release ends a claim whose push was certainly not sent. The error is stream.ErrFenced if the claim was taken over
 // or no longer exists.
-func (c *Claims) Release(ctx context.Context, shard int, claim stream.Claim) error {
-	return c.store.Shard(shard).Release(ctx, c.cfg.Sink, &claim)
+func (c *Claims) Release(ctx context.Context, in stream.Opening, claim stream.Claim) error {
+	return c.shard(in).Release(ctx, c.cfg.Sink, &claim)
 }
+
+func (c *Claims) shard(in stream.Opening) *Shard { return c.store.Shard(in.Shard).At(in.Epoch) }
 
 // checkClaim returns an error if the stored claim could not be found or parsed later.
 func checkClaim(id string, events []stream.SeqRange) error {

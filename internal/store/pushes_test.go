@@ -72,7 +72,7 @@ func TestClaimRefusesBadCalls(t *testing.T) {
 		"too many":  {"c1", []stream.SeqRange{{First: 1, Last: store.MaxEvents + 1}}},
 		"long id":   {strings.Repeat("c", 200), good},
 	} {
-		_, err := c.Claim(t.Context(), 0, bad.id, bad.events, "")
+		_, err := c.Claim(t.Context(), stream.Opening{Shard: 0}, bad.id, bad.events, "")
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "%s: %v", name, err)
 	}
 }
@@ -83,33 +83,33 @@ func TestClaimLife(t *testing.T) {
 	ctx := t.Context()
 	w1, w2 := b.claims(t, "w1"), b.claims(t, "w2")
 	events := []stream.SeqRange{{First: 1, Last: 10}}
-	got, err := w1.Claim(ctx, 2, "c1", events, "batch")
+	got, err := w1.Claim(ctx, stream.Opening{Shard: 2}, "c1", events, "batch")
 	require.NoError(t, err)
 	require.True(t, got.Granted())
 	mine := stream.Claim{ID: "c1", Fence: got.Fence, Events: events, Payload: "batch"}
 
-	other, err := w2.Claim(ctx, 3, "c2", events, "")
+	other, err := w2.Claim(ctx, stream.Opening{Shard: 3}, "c2", events, "")
 	require.NoError(t, err)
 	require.True(t, other.Granted(), "equal seqs on different shards are different events")
-	held, err := w2.Claim(ctx, 2, "c3", []stream.SeqRange{{First: 10, Last: 11}}, "")
+	held, err := w2.Claim(ctx, stream.Opening{Shard: 2}, "c3", []stream.SeqRange{{First: 10, Last: 11}}, "")
 	require.NoError(t, err)
 	require.Equal(t, stream.ClaimAnswer{LiveClaims: 1}, held)
 
-	taken, err := w1.Claim(ctx, 2, "c3", events[:1], "") // w1 takes over its own claim, with a higher fence
+	taken, err := w1.Claim(ctx, stream.Opening{Shard: 2}, "c3", events[:1], "") // w1 takes over its own claim, with a higher fence
 	require.NoError(t, err)
 	require.Len(t, taken.Open, 1)
-	require.ErrorIs(t, w1.Complete(ctx, 2, mine), stream.ErrFenced)
-	require.ErrorIs(t, w1.Release(ctx, 2, mine), stream.ErrFenced)
-	require.NoError(t, w1.Complete(ctx, 2, taken.Open[0]))
-	done, err := w2.Claim(ctx, 2, "c4", []stream.SeqRange{{First: 5, Last: 12}}, "")
+	require.ErrorIs(t, w1.Complete(ctx, stream.Opening{Shard: 2}, mine), stream.ErrFenced)
+	require.ErrorIs(t, w1.Release(ctx, stream.Opening{Shard: 2}, mine), stream.ErrFenced)
+	require.NoError(t, w1.Complete(ctx, stream.Opening{Shard: 2}, taken.Open[0]))
+	done, err := w2.Claim(ctx, stream.Opening{Shard: 2}, "c4", []stream.SeqRange{{First: 5, Last: 12}}, "")
 	require.NoError(t, err)
 	require.Equal(t, stream.ClaimAnswer{Done: []stream.SeqRange{{First: 5, Last: 10}}}, done)
 
-	again, err := w2.Claim(ctx, 2, "c5", []stream.SeqRange{{First: 11, Last: 12}}, "")
+	again, err := w2.Claim(ctx, stream.Opening{Shard: 2}, "c5", []stream.SeqRange{{First: 11, Last: 12}}, "")
 	require.NoError(t, err)
 	require.True(t, again.Granted())
-	require.NoError(t, w2.Release(ctx, 2, stream.Claim{ID: "c5", Fence: again.Fence}))
-	again, err = w1.Claim(ctx, 2, "c6", []stream.SeqRange{{First: 11, Last: 12}}, "")
+	require.NoError(t, w2.Release(ctx, stream.Opening{Shard: 2}, stream.Claim{ID: "c5", Fence: again.Fence}))
+	again, err = w1.Claim(ctx, stream.Opening{Shard: 2}, "c6", []stream.SeqRange{{First: 11, Last: 12}}, "")
 	require.NoError(t, err)
 	require.True(t, again.Granted(), "released events can be claimed again")
 }
@@ -126,7 +126,7 @@ func TestClaimsByMany(t *testing.T) {
 		wg.Go(func() {
 			for first := int64(1); first < 200; first += 4 {
 				r := []stream.SeqRange{{First: first, Last: first + 3}}
-				a, err := c.Claim(t.Context(), 1, fmt.Sprintf("c%d-%d", w, first), r, "")
+				a, err := c.Claim(t.Context(), stream.Opening{Shard: 1}, fmt.Sprintf("c%d-%d", w, first), r, "")
 				if err != nil {
 					t.Error(err)
 					return
@@ -138,7 +138,7 @@ func TestClaimsByMany(t *testing.T) {
 				for seq := first; seq < first+4 && seq < 200; seq++ {
 					pushed[seq].Add(1)
 				}
-				if err := c.Complete(t.Context(), 1,
+				if err := c.Complete(t.Context(), stream.Opening{Shard: 1},
 					stream.Claim{ID: fmt.Sprintf("c%d-%d", w, first), Fence: a.Fence, Events: r}); err != nil {
 					t.Error(err)
 				}
@@ -165,10 +165,10 @@ func TestClaimBehindTheStream(t *testing.T) {
 	}
 	require.NoError(t, b.store.Shard(0).RaiseDoneFloor(t.Context(), 0, 1, nil))
 	events := []stream.SeqRange{{First: 5, Last: 6}}
-	a, err := claims("").Claim(t.Context(), 0, "c1", events, "")
+	a, err := claims("").Claim(t.Context(), stream.Opening{Shard: 0}, "c1", events, "")
 	require.NoError(t, err)
 	require.Equal(t, events, a.Done)
-	a, err = claims("requeue").Claim(t.Context(), 0, "c2", events, "")
+	a, err = claims("requeue").Claim(t.Context(), stream.Opening{Shard: 0}, "c2", events, "")
 	require.NoError(t, err)
 	require.True(t, a.Granted())
 }

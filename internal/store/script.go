@@ -19,7 +19,19 @@ type Shard struct {
 	store *Store
 	rdb   redis.UniversalClient // the store's
 	state *state
+	epoch int64 // see At; 0 if the caller works in no particular epoch
 }
+
+// At returns the shard for work on entries that were read in the given epoch. If the shard has a later epoch, its
+// scripts change nothing and return ErrStale.
+func (k *Shard) At(epoch int64) *Shard {
+	at := *k
+	at.epoch = epoch
+	return &at
+}
+
+// Epoch returns the epoch that At has set, or 0.
+func (k *Shard) Epoch() int64 { return k.epoch }
 
 // guard is the kind of check that runs before a script.
 type guard int

@@ -121,12 +121,13 @@ func (s *Store) filtersWanted() string { return s.space.Prefix + ":{filters}" }
 
 // Entries returns a shard's decoded entries from firstID to lastID, both included. It omits unreadable and forged
 // entries, and entries that are no longer in the stream.
-func (s *Store) Entries(ctx context.Context, shard int, firstID, lastID string) ([]stream.Entry, error) {
-	raw, err := s.shards[shard].rangeAll(ctx, firstID, lastID)
+func (s *Store) Entries(ctx context.Context, in stream.Opening, firstID, lastID string) ([]stream.Entry, error) {
+	k := s.shards[in.Shard].At(in.Epoch)
+	raw, err := k.rangeAll(ctx, firstID, lastID)
 	if err != nil {
 		return nil, err
 	}
-	entries, _, _, err := s.shards[shard].Decode(ctx, raw)
+	entries, _, _, err := k.Decode(ctx, raw)
 	return entries, err
 }
 

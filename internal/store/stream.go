@@ -23,8 +23,8 @@ func (k *Shard) ReadNew(ctx context.Context, group, consumer string, count int, 
 }
 
 // ReadNewAhead reads new entries and, in the same round trip, the progress of the events that they probably have; an
-// empty range asks for the progress of no event. Both answers come from the same server. If ctx has an epoch
-// (WithEpoch) and the shard is in another one there, the error is ErrStale. Entries may come together with an error:
+// empty range asks for the progress of no event. Both answers come from the same server. If the shard has an epoch
+// (At) and is in another one there, the error is ErrStale. Entries may come together with an error:
 // they are then pending for this consumer, as others are. During a slot migration, the progress may be read first. So
 // its head may be older than the entries, and then it does not prove that an entry is forged.
 func (k *Shard) ReadNewAhead(ctx context.Context, group, consumer string, count int, block time.Duration,

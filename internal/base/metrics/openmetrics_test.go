@@ -3,6 +3,7 @@ package metrics
 import (
 	"context"
 	"errors"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -27,7 +28,7 @@ func everything(t *testing.T) string {
 	c.Grabbed(t.Context(), &hongbao.Grab{Trace: sampled}, hongbao.OutcomeGranted, nil, 3*time.Millisecond)
 	c.Called("rain", 2, time.Millisecond, errors.New("no answer"))
 	w := s.Sinks()
-	w.Handler("kafka", stub{nil, hongbao.Waitingf("later")}).Handle(t.Context(), []hongbao.Grant{{Trace: sampled}, {}})
+	w.Handler("kafka", stub{nil, hongbao.Waitingf("later")}).Handle(t.Context(), testkit.Batch([]hongbao.Grant{{Trace: sampled}, {}}))
 	counts := map[*Metric]int64{}
 	for _, m := range ofWork.Metrics {
 		if m.Kind != Histogram && slices.Equal(m.Labels, []string{"sink"}) {

@@ -3,6 +3,7 @@ package metrics
 import (
 	"context"
 	"errors"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -108,7 +109,7 @@ func TestRequestsAreCounted(t *testing.T) {
 // stub is a handler that returns these errors.
 type stub []error
 
-func (s stub) Handle(context.Context, []hongbao.Grant) []error { return s }
+func (s stub) Handle(context.Context, hongbao.Batch) []error { return s }
 
 func TestSinksAreMeasured(t *testing.T) {
 	t.Parallel()
@@ -116,8 +117,8 @@ func TestSinksAreMeasured(t *testing.T) {
 	w := s.Sinks()
 	errs := stub{nil, hongbao.Waitingf("later"), hongbao.Outagef(hongbao.ClassTransient, "down"),
 		hongbao.Errorf(hongbao.ClassPermanent, "never"), errors.New("who knows")}
-	require.Equal(t, []error(errs), w.Handler("kafka", errs).Handle(t.Context(), make([]hongbao.Grant, 5)))
-	require.Nil(t, w.Handler("balance", stub(nil)).Handle(t.Context(), []hongbao.Grant{{Shard: 4}, {Shard: 4}, {Shard: 4}}))
+	require.Equal(t, []error(errs), w.Handler("kafka", errs).Handle(t.Context(), testkit.Batch(make([]hongbao.Grant, 5))))
+	require.Nil(t, w.Handler("balance", stub(nil)).Handle(t.Context(), testkit.Batch([]hongbao.Grant{{Shard: 4}, {Shard: 4}, {Shard: 4}})))
 	w.Tally("kafka", func() Tally {
 		return Tally{Counts: map[*Metric]int64{WorkerDone: 7}, Shards: map[string]int{"working": 2},
 			LastSteps: []time.Time{time.UnixMilli(1_700_000_000_250), time.UnixMilli(1_700_000_001_000)}}

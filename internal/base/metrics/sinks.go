@@ -93,10 +93,10 @@ type measured struct {
 	results        *prometheus.CounterVec // labels shard and result
 }
 
-// Handle implements hongbao.Handler. All grants of a call have the same shard.
-func (m *measured) Handle(ctx context.Context, grants []hongbao.Grant) []error {
-	start := time.Now()
-	errs := m.Handler.Handle(ctx, grants)
+// Handle implements hongbao.Handler.
+func (m *measured) Handle(ctx context.Context, b hongbao.Batch) []error {
+	start, grants := time.Now(), b.Grants
+	errs := m.Handler.Handle(ctx, b)
 	trace := ""
 	for i := range grants {
 		if trace = grants[i].Trace; TraceID(trace) != "" {
@@ -112,7 +112,7 @@ func (m *measured) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 			results[result(err)]++
 		}
 	}
-	shard := strconv.Itoa(grants[0].Shard)
+	shard := strconv.Itoa(b.Shard)
 	for _, r := range allResults { // also results with 0: each series must exist before its first increase
 		m.results.WithLabelValues(shard, r).Add(float64(results[r]))
 	}

@@ -73,9 +73,9 @@ func work(sink, topic string) (trace.SpanKind, []attribute.KeyValue) {
 // writes to, or "".
 func (t *Tracer) Sink(sink, topic string, h hongbao.Handler) hongbao.Handler {
 	kind, attributes := work(sink, topic)
-	return hongbao.HandlerFunc(func(ctx context.Context, grants []hongbao.Grant) []error {
-		start := time.Now()
-		errs := h.Handle(ctx, grants)
+	return hongbao.HandlerFunc(func(ctx context.Context, b hongbao.Batch) []error {
+		start, grants := time.Now(), b.Grants
+		errs := h.Handle(ctx, b)
 		var parts []part
 		for i := range grants {
 			if grants[i].Trace == "" {

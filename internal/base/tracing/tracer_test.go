@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"io"
 	"net"
 	"net/http"
@@ -213,14 +214,15 @@ func TestOneTrace(t *testing.T) {
 	of := b.grabs[0].Trace
 	b.Called("rain", 5, []string{of, "00-" + strings.Repeat("1", 32) + "-b7ad6b7169203331-00"}, time.Second, nil)
 	var seen []hongbao.Grant
-	h := b.Sink("balance", "", hongbao.HandlerFunc(func(_ context.Context, grants []hongbao.Grant) []error {
+	h := b.Sink("balance", "", hongbao.HandlerFunc(func(_ context.Context, batch hongbao.Batch) []error {
+		grants := batch.Grants
 		seen = slices.Clone(grants)
 		return []error{nil, hongbao.Errorf(hongbao.ClassPermanent, "account a-user is closed"), nil}
 	}))
 	grants := []hongbao.Grant{{Shard: 2, Seq: 6, User: "a-user", Code: "a-code"},
 		{Shard: 2, Seq: 7, Campaign: "rain", Packet: 3, EntryID: "17-0", User: "a-user", Amount: 77777, Code: "a-code", Trace: of},
 		{Shard: 2, Seq: 8, Trace: "hardly a traceparent"}}
-	errs := h.Handle(t.Context(), grants)
+	errs := h.Handle(t.Context(), testkit.Batch(grants))
 	require.Error(t, errs[1])
 	require.Equal(t, grants, seen, "the handler gets the grants unchanged")
 
@@ -259,9 +261,9 @@ func TestSemanticConventions(t *testing.T) {
 	b.send("POST", "/v1/campaigns/rain/grabs", sampling)
 	b.send("POST", "/a-user/unknown", sampling)
 	b.Called("rain", 1, []string{b.grabs[0].Trace}, time.Second, nil)
-	done := hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return nil })
+	done := hongbao.HandlerFunc(func(context.Context, hongbao.Batch) []error { return nil })
 	for sink, topic := range map[string]string{"kafka": "grants", "balance": ""} {
-		b.Sink(sink, topic, done).Handle(t.Context(), []hongbao.Grant{{Trace: sampling}})
+		b.Sink(sink, topic, done).Handle(t.Context(), testkit.Batch([]hongbao.Grant{{Trace: sampling}}))
 	}
 	for name, want := range map[string]struct {
 		kind trace.SpanKind
@@ -292,8 +294,8 @@ func TestFailures(t *testing.T) {
 	b.send("POST", "/v1/campaigns/down/grabs", sampling)
 	b.Called("down", 1, []string{b.grabs[0].Trace}, time.Second, hongbao.Outagef(hongbao.ClassUnknown, "Redis is down"))
 	for _, err := range []error{hongbao.Waitingf("another has it"), errors.New("who knows")} {
-		b.Sink("kafka", "grants", hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return []error{err} })).
-			Handle(t.Context(), []hongbao.Grant{{Trace: sampling}})
+		b.Sink("kafka", "grants", hongbao.HandlerFunc(func(context.Context, hongbao.Batch) []error { return []error{err} })).
+			Handle(t.Context(), testkit.Batch([]hongbao.Grant{{Trace: sampling}}))
 	}
 	var got []string
 	for _, s := range b.spans.GetSpans() {
@@ -311,14 +313,14 @@ func TestUntracedAllocatesNothing(t *testing.T) {
 	b := setup(Options{OneIn: 0})
 	do := func(context.Context, *hongbao.Grab) (hongbao.Answer, error) { return hongbao.Answer{}, nil }
 	served := b.Requests(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	sink := b.Sink("kafka", "grants", hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return nil }))
+	sink := b.Sink("kafka", "grants", hongbao.HandlerFunc(func(context.Context, hongbao.Batch) []error { return nil }))
 	r, w, g := httptest.NewRequest(http.MethodPost, grabPath, nil), httptest.NewRecorder(), &hongbao.Grab{}
 	grants, ctx := make([]hongbao.Grant, 2000), t.Context()
 	for name, f := range map[string]func(){
 		"request": func() { served.ServeHTTP(w, r) },
 		"grab":    func() { _, _ = b.Grab(ctx, g, do) },
 		"call":    func() { b.Called("rain", 128, nil, time.Second, nil) },
-		"sink":    func() { sink.Handle(ctx, grants) },
+		"sink":    func() { sink.Handle(ctx, testkit.Batch(grants)) },
 	} {
 		require.Zero(t, testing.AllocsPerRun(100, f), name)
 	}
@@ -371,9 +373,9 @@ func BenchmarkUntracedRequest(b *testing.B) {
 
 func BenchmarkUntracedSink(b *testing.B) {
 	s := setup(Options{})
-	h := s.Sink("kafka", "grants", hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return nil }))
+	h := s.Sink("kafka", "grants", hongbao.HandlerFunc(func(context.Context, hongbao.Batch) []error { return nil }))
 	grants := make([]hongbao.Grant, 2000)
 	for b.Loop() {
-		h.Handle(b.Context(), grants)
+		h.Handle(b.Context(), testkit.Batch(grants))
 	}
 }

@@ -155,7 +155,8 @@ func (f *fixture) work(sink, name string, handle func(context.Context, []hongbao
 	f.t.Helper()
 	cfg := consumer.DefaultConfig()
 	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer = f.client(), f.client(), f.store.Space(), sink, name
-	cfg.Handler = hongbao.HandlerFunc(func(ctx context.Context, grants []hongbao.Grant) []error {
+	cfg.Handler = hongbao.HandlerFunc(func(ctx context.Context, batch hongbao.Batch) []error {
+		grants := batch.Grants
 		errs, err := make([]error, len(grants)), handle(ctx, grants)
 		for i := range errs {
 			errs[i] = err

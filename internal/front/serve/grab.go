@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -35,16 +34,9 @@ func answered(list []hongbao.Receipt) []Receipt {
 	out := make([]Receipt, len(list))
 	for i := range list {
 		r := &list[i]
-		out[i] = Receipt{r.Packet, int64(r.Amount), eventID(r.Shard, r.Seq), r.Time.UTC(), r.RequestID, r.Code}
+		out[i] = Receipt{r.Packet, int64(r.Amount), r.EventID(), r.Time.UTC(), r.RequestID, r.Code}
 	}
 	return out
-}
-
-// eventID returns the id of a grant, as in the topic.
-func eventID(shard int, seq int64) string {
-	var room [32]byte
-	text := append(strconv.AppendInt(room[:0], int64(shard), 10), '-')
-	return string(strconv.AppendInt(text, seq, 10))
 }
 
 // LimitHit is the limit that refused a grab.

@@ -169,7 +169,7 @@ func (l *Letters) List(ctx context.Context, f Filter, after string, limit int) (
 	if limit < 1 || limit > MaxListed {
 		return nil, "", hongbao.Errorf(hongbao.ClassPermanent, "list dead letters: limit %d: want 1 to %d", limit, MaxListed)
 	}
-	err = l.each(ctx, &Pick{Filter: f, After: after}, func(_ context.Context, letters []Letter, _ string) error {
+	err = l.each(ctx, &Pick{Filter: f, After: after}, func(_ *store.Shard, letters []Letter, _ string) error {
 		for i := range letters {
 			if len(page) == limit {
 				next = page[limit-1].ID
@@ -185,11 +185,11 @@ func (l *Letters) List(ctx context.Context, f Filter, after string, limit int) (
 	return page, next, nil
 }
 
-// at returns a context with the shard's epoch. If the shard opens again with a new epoch, scripts called with this
-// context change nothing.
-func (l *Letters) at(ctx context.Context, shard int) (context.Context, error) {
-	head, err := l.store.Shard(shard).Head(ctx)
-	return store.WithEpoch(ctx, head.Epoch), err
+// at returns the shard in its present epoch. If the shard opens again, its scripts change nothing.
+func (l *Letters) at(ctx context.Context, shard int) (*store.Shard, error) {
+	k := l.store.Shard(shard)
+	head, err := k.Head(ctx)
+	return k.At(head.Epoch), err
 }
 
 // each calls fn for pages of letters that the pick's filter selects. All letters of a page have the same sink and
@@ -208,11 +208,11 @@ func (l *Letters) each(ctx context.Context, pick *Pick, fn workPage) error {
 		if pick.counted != nil {
 			s.last = cmp.Or(pick.counted[p], "0-0") // 0-0 if no letter was counted here
 		}
-		var at context.Context
+		var at *store.Shard
 		if at, err = l.at(ctx, p.Shard); err != nil {
 			break
 		}
-		err = l.eachIn(at, p, s, func(page []Letter) error {
+		err = l.eachIn(ctx, p, s, func(page []Letter) error {
 			if len(page) == 0 {
 				return nil
 			}
@@ -223,9 +223,9 @@ func (l *Letters) each(ctx context.Context, pick *Pick, fn workPage) error {
 	return err
 }
 
-// workPage processes a page of letters of one sink and shard. last is the ID of the last letter that was compared with
-// the filter, selected or not.
-type workPage func(ctx context.Context, letters []Letter, last string) error
+// workPage processes a page of letters of one sink and of the shard k. last is the ID of the last letter that was
+// compared with the filter, selected or not.
+type workPage func(k *store.Shard, letters []Letter, last string) error
 
 // Place is the stream with a sink's dead letters on a shard.
 type Place struct {

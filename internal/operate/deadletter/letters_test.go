@@ -350,7 +350,7 @@ func TestDropDuringAPush(t *testing.T) {
 	l := w.Letters()
 	claims, err := w.Store.Claims(store.ClaimsConfig{Sink: "kafka", Done: "requeue-kafka", Owner: "w1", Lease: time.Minute})
 	require.NoError(t, err)
-	a, err := claims.Claim(t.Context(), 0, "c1", []stream.SeqRange{{First: 3, Last: 3}, {First: 7, Last: 9}}, "")
+	a, err := claims.Claim(t.Context(), stream.Opening{Shard: 0}, "c1", []stream.SeqRange{{First: 3, Last: 3}, {First: 7, Last: 9}}, "")
 	require.NoError(t, err)
 	require.True(t, a.Granted())
 	letters := deadlettertest.List(t, l, deadletter.Filter{})
@@ -363,7 +363,7 @@ func TestDropDuringAPush(t *testing.T) {
 	require.Equal(t, letters[0].ID, report.Failures[0].Letter)
 	require.Contains(t, report.Failures[0].Error, "claim kafka/0/c1 has the grant")
 
-	require.NoError(t, claims.Release(t.Context(), 0, stream.Claim{ID: "c1", Fence: a.Fence}))
+	require.NoError(t, claims.Release(t.Context(), stream.Opening{Shard: 0}, stream.Claim{ID: "c1", Fence: a.Fence}))
 	report, err = l.Drop(t.Context(), pick, ann, false)
 	require.NoError(t, err)
 	require.Equal(t, []int64{2, 2, 0}, []int64{report.Matched, report.Resolved, report.Failed})

@@ -43,7 +43,7 @@ func (l *Letters) CheckExpected(ctx context.Context, pick *Pick) error {
 	}
 	n, counted := int64(0), map[Place]string{}
 	all := Pick{Filter: pick.Filter, After: pick.After}
-	err := l.each(ctx, &all, func(_ context.Context, letters []Letter, last string) error {
+	err := l.each(ctx, &all, func(_ *store.Shard, letters []Letter, last string) error {
 		n += int64(len(letters))
 		sink, shard, id, err := ParseID(last)
 		counted[Place{sink, shard}] = id
@@ -69,11 +69,11 @@ func (p *Pick) Start() string {
 // pages calls fn for pages of the selected letters, each of one sink and shard. It sets r.Next to where the next call
 // must continue, and empties it once all letters are processed.
 func (l *Letters) pages(ctx context.Context, pick Pick, r *Report,
-	fn func(ctx context.Context, letters []Letter) error) error {
+	fn func(k *store.Shard, letters []Letter) error) error {
 	r.Next = answers.Text(pick.Start())
 	if len(pick.IDs) == 0 {
-		err := l.each(ctx, &pick, func(ctx context.Context, letters []Letter, last string) error {
-			err := fn(ctx, letters)
+		err := l.each(ctx, &pick, func(k *store.Shard, letters []Letter, last string) error {
+			err := fn(k, letters)
 			if err == nil {
 				r.passed(last)
 			}
@@ -93,7 +93,7 @@ func (l *Letters) pages(ctx context.Context, pick Pick, r *Report,
 		if err != nil {
 			return err
 		}
-		x, err := l.Get(at, id)
+		x, err := l.Get(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -112,19 +112,19 @@ func (l *Letters) Drop(ctx context.Context, pick Pick, who stream.Decision, dryR
 	if err := who.Check(); err != nil {
 		return r, hongbao.Errorf(hongbao.ClassPermanent, "drop dead letters: %w", err)
 	}
-	err := l.pages(ctx, pick, r, func(ctx context.Context, letters []Letter) error {
+	err := l.pages(ctx, pick, r, func(k *store.Shard, letters []Letter) error {
 		r.Matched += int64(len(letters))
 		if dryRun || len(letters) == 0 {
 			return nil
 		}
-		open, err := l.store.Shard(letters[0].Shard).OpenClaims(ctx, letters[0].Sink)
+		open, err := k.OpenClaims(ctx, letters[0].Sink)
 		for i := 0; i < len(letters) && err == nil; i++ {
 			x := &letters[i]
 			if why := mayArrive(x, open); why != nil {
 				r.Refusals.Add(x.ID, &hongbao.Grant{Shard: x.Shard, Seq: x.Seq}, why)
 				continue
 			}
-			err = l.resolve(ctx, x, who, r)
+			err = l.resolve(ctx, k, x, who, r)
 		}
 		return err
 	})
@@ -147,8 +147,8 @@ func mayArrive(x *Letter, open []store.OpenClaim) error {
 }
 
 // resolve moves a letter to the resolved letters, with the report's decision, and counts it in the report.
-func (l *Letters) resolve(ctx context.Context, x *Letter, who stream.Decision, r *Report) error {
-	now, err := l.store.Shard(x.Shard).ResolveLetter(ctx, &store.Resolution{
+func (l *Letters) resolve(ctx context.Context, k *store.Shard, x *Letter, who stream.Decision, r *Report) error {
+	now, err := k.ResolveLetter(ctx, &store.Resolution{
 		Sink: x.Sink, Letter: x.stream, What: r.Decision, Decision: who,
 	})
 	switch {
@@ -180,7 +180,7 @@ func (l *Letters) Requeue(ctx context.Context, o delivery.Options, pick Pick, wh
 		return r, hongbao.Errorf(hongbao.ClassPermanent, "requeue dead letters: %w", err)
 	}
 	d := delivery.New(o)
-	err = l.pages(ctx, pick, r, func(ctx context.Context, letters []Letter) error {
+	err = l.pages(ctx, pick, r, func(k *store.Shard, letters []Letter) error {
 		for batch := range slices.Chunk(letters, d.BatchGrants) {
 			all, last := len(batch), batch[len(batch)-1].ID
 			readable := slices.DeleteFunc(batch, func(x Letter) bool { return x.Grant == nil })
@@ -189,7 +189,7 @@ func (l *Letters) Requeue(ctx context.Context, o delivery.Options, pick Pick, wh
 			if dryRun || len(readable) == 0 {
 				continue
 			}
-			if err := l.requeue(ctx, d, readable, who, r); err != nil {
+			if err := l.requeue(ctx, d, k, readable, who, r); err != nil {
 				return err
 			}
 			r.passed(last)
@@ -203,8 +203,8 @@ func (l *Letters) Requeue(ctx context.Context, o delivery.Options, pick Pick, wh
 }
 
 // requeue delivers the grants of letters of one sink and shard, and resolves the letters that the sink takes.
-func (l *Letters) requeue(ctx context.Context, d *delivery.Deliverer, letters []Letter, who stream.Decision,
-	r *Report) error {
+func (l *Letters) requeue(ctx context.Context, d *delivery.Deliverer, k *store.Shard, letters []Letter,
+	who stream.Decision, r *Report) error {
 	grants := make([]hongbao.Grant, len(letters))
 	for i := range letters {
 		grants[i] = *letters[i].Grant
@@ -218,11 +218,11 @@ func (l *Letters) requeue(ctx context.Context, d *delivery.Deliverer, letters []
 		}
 		return found
 	}
-	return d.Deliver(ctx, grants, delivery.Results{
+	return d.Deliver(ctx, hongbao.Batch{Shard: k.Index(), Epoch: k.Epoch(), Grants: grants}, delivery.Results{
 		Delivered: func(ctx context.Context, delivered []hongbao.Grant) error {
 			for i := range delivered {
 				for _, x := range find(&delivered[i]) {
-					if err := l.resolve(ctx, x, who, r); err != nil {
+					if err := l.resolve(ctx, k, x, who, r); err != nil {
 						return err
 					}
 				}

@@ -74,15 +74,15 @@ type Results struct {
 	Refused func(g *hongbao.Grant, err error)
 }
 
-// Deliver delivers up to BatchGrants grants. It retries temporary errors for up to Options.Patience. It returns an
-// error if the target is unreachable or broken, or if ctx has ended.
-func (d *Deliverer) Deliver(ctx context.Context, grants []hongbao.Grant, out Results) error {
+// Deliver delivers a batch of up to BatchGrants grants. It retries temporary errors for up to Options.Patience. It
+// returns an error if the target is unreachable or broken, or if ctx has ended.
+func (d *Deliverer) Deliver(ctx context.Context, b hongbao.Batch, out Results) error {
 	pauses := retry.Backoff(50*time.Millisecond, 5*time.Second, max(d.Patience, 1))
 	for {
-		if err := d.limiter.WaitN(ctx, len(grants)); err != nil {
+		if err := d.limiter.WaitN(ctx, len(b.Grants)); err != nil {
 			return fmt.Errorf("waiting for the rate limit: %w", err)
 		}
-		left, errs, err := d.call(ctx, grants, out)
+		left, errs, err := d.call(ctx, b, out)
 		if err != nil || len(left) == 0 {
 			return err
 		}
@@ -91,17 +91,19 @@ func (d *Deliverer) Deliver(ctx context.Context, grants []hongbao.Grant, out Res
 			pause = pauses.NextBackOff()
 		}
 		if pause == backoff.Stop {
-			return d.giveUp(ctx, left, errs, out)
+			b.Grants = left
+			return d.giveUp(ctx, b, errs, out)
 		}
-		if grants = left; !retry.Pause(ctx, pause) {
+		if b.Grants = left; !retry.Pause(ctx, pause) {
 			return ctx.Err()
 		}
 	}
 }
 
-func (d *Deliverer) call(ctx context.Context, grants []hongbao.Grant, out Results) (left []hongbao.Grant, errs []error,
+func (d *Deliverer) call(ctx context.Context, b hongbao.Batch, out Results) (left []hongbao.Grant, errs []error,
 	err error) {
-	all := d.Handler.Handle(ctx, slices.Clone(grants))
+	grants := b.Grants
+	all := d.Handler.Handle(ctx, b)
 	if all == nil {
 		return nil, nil, out.Delivered(ctx, grants)
 	}
@@ -131,16 +133,17 @@ func (d *Deliverer) call(ctx context.Context, grants []hongbao.Grant, out Result
 
 // giveUp refuses the grants. In an outage it returns an error instead, because the grants are not at fault. If all
 // grants of a batch have the same error, one of them may have caused it: giveUp delivers each half separately.
-func (d *Deliverer) giveUp(ctx context.Context, grants []hongbao.Grant, errs []error, out Results) error {
+func (d *Deliverer) giveUp(ctx context.Context, b hongbao.Batch, errs []error, out Results) error {
 	if at := slices.IndexFunc(errs, hongbao.IsOutage); at >= 0 {
 		return fmt.Errorf("the target is unreachable for longer than %s: %w", d.Patience, errs[at])
 	}
+	grants := b.Grants
 	if len(grants) > 1 && areOne(errs) {
 		half := len(grants) / 2
-		if err := d.Deliver(ctx, grants[:half], out); err != nil {
+		if err := d.Deliver(ctx, hongbao.Batch{Shard: b.Shard, Epoch: b.Epoch, Grants: grants[:half]}, out); err != nil {
 			return err
 		}
-		return d.Deliver(ctx, grants[half:], out)
+		return d.Deliver(ctx, hongbao.Batch{Shard: b.Shard, Epoch: b.Epoch, Grants: grants[half:]}, out)
 	}
 	for i := range grants {
 		out.Refused(&grants[i], errs[i])

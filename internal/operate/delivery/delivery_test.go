@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,17 +44,17 @@ func TestPaceEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	require.NoError(t, p.limiter.WaitN(ctx, 1))
 	cancel()
-	require.ErrorIs(t, p.Deliver(ctx, make([]hongbao.Grant, 1), Results{}), context.Canceled)
+	require.ErrorIs(t, p.Deliver(ctx, testkit.Batch(make([]hongbao.Grant, 1)), Results{}), context.Canceled)
 }
 
 func TestHandlerThatLies(t *testing.T) {
 	t.Parallel()
 	d := New(Options{Handler: liar{}, BatchGrants: 10})
-	err := d.Deliver(t.Context(), make([]hongbao.Grant, 3),
+	err := d.Deliver(t.Context(), testkit.Batch(make([]hongbao.Grant, 3)),
 		Results{Delivered: func(context.Context, []hongbao.Grant) error { return nil }})
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
 type liar struct{}
 
-func (liar) Handle(context.Context, []hongbao.Grant) []error { return make([]error, 1) }
+func (liar) Handle(context.Context, hongbao.Batch) []error { return make([]error, 1) }

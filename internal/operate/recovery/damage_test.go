@@ -1,6 +1,7 @@
 package recovery_test
 
 import (
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"slices"
 	"testing"
 	"time"
@@ -36,15 +37,15 @@ func TestLedgerLacksALostEvent(t *testing.T) {
 		"an event of another campaign": {func(t *testing.T, w *world) {
 			w.grabIn(t, w.server.Client(t), "snow", 1)
 			w.grab(t, w.server.Client(t), 1)
-			require.Nil(t, w.settler(t).Handle(t.Context(), w.grantsOf(t, id, 10)))
+			require.Nil(t, w.settler(t).Handle(t.Context(), testkit.Batch(w.grantsOf(t, id, 10))))
 		}, []string{"hail", id, "snow"}},
 		"an event of the same campaign": {func(t *testing.T, w *world) {
 			w.grab(t, w.server.Client(t), 2)
-			require.Nil(t, w.settler(t).Handle(t.Context(), w.grantsOf(t, id, 10)[1:]))
+			require.Nil(t, w.settler(t).Handle(t.Context(), testkit.Batch(w.grantsOf(t, id, 10)[1:])))
 		}, []string{"hail", id, "snow"}},
 		"every event is paid": {func(t *testing.T, w *world) {
 			w.grab(t, w.server.Client(t), 2)
-			require.Nil(t, w.settler(t).Handle(t.Context(), w.grantsOf(t, id, 10)))
+			require.Nil(t, w.settler(t).Handle(t.Context(), testkit.Batch(w.grantsOf(t, id, 10))))
 		}, []string{id}},
 		"one is in quarantine, one is pending, one is paid": {func(t *testing.T, w *world) {
 			w.grab(t, w.server.Client(t), 2)
@@ -52,22 +53,22 @@ func TestLedgerLacksALostEvent(t *testing.T) {
 			list := w.grantsOf(t, id, 10)
 			list[0].User = "mallory"
 			list[0].Amount++
-			require.Nil(t, w.settler(t).Handle(t.Context(), list[:1]))
+			require.Nil(t, w.settler(t).Handle(t.Context(), testkit.Batch(list[:1])))
 			w.pends(t, list[1:])
-			require.Nil(t, w.settler(t).Handle(t.Context(), w.grantsOf(t, "snow", 10)))
+			require.Nil(t, w.settler(t).Handle(t.Context(), testkit.Batch(w.grantsOf(t, "snow", 10))))
 		}, []string{id, "snow"}},
 		"one is a close that was refunded": {func(t *testing.T, w *world) {
 			closed, err := w.shard().Close(t.Context(), "hail", true, 0)
 			require.NoError(t, err)
 			w.refund(t, closed)
 			w.grab(t, w.server.Client(t), 1)
-			require.Nil(t, w.settler(t).Handle(t.Context(), w.grantsOf(t, id, 10)))
+			require.Nil(t, w.settler(t).Handle(t.Context(), testkit.Batch(w.grantsOf(t, id, 10))))
 		}, []string{"hail", id}},
 		"one is a close that was not refunded": {func(t *testing.T, w *world) {
 			_, err := w.shard().Close(t.Context(), "hail", true, 0)
 			require.NoError(t, err)
 			w.grab(t, w.server.Client(t), 1)
-			require.Nil(t, w.settler(t).Handle(t.Context(), w.grantsOf(t, id, 10)))
+			require.Nil(t, w.settler(t).Handle(t.Context(), testkit.Batch(w.grantsOf(t, id, 10))))
 		}, []string{"hail", id, "snow"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +108,7 @@ func (w *world) refund(t *testing.T, closed stream.Entry) {
 // pends notes in the ledger that a worker is asking the remote to credit these grants.
 func (w *world) pends(t *testing.T, list []hongbao.Grant) {
 	t.Helper()
-	_, _, err := w.settler(t).Begin(t.Context(), payment.CreditCall{Owner: "w", Batch: 1, OwnedFor: time.Hour}, list)
+	_, _, err := w.settler(t).Begin(t.Context(), payment.CreditCall{Owner: "w", Batch: 1, OwnedFor: time.Hour}, testkit.Batch(list))
 	require.NoError(t, err)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"testing"
 	"time"
 
@@ -176,7 +177,7 @@ func (w *world) pay(t *testing.T, answers []hongbao.Answer) {
 			Shard: r.Shard, Seq: r.Seq, Epoch: 1,
 			RequestID: r.RequestID, Time: r.Time}
 	}
-	require.Nil(t, settler.Handle(t.Context(), grants))
+	require.Nil(t, settler.Handle(t.Context(), testkit.Batch(grants)))
 	_, err := w.shard().Ack(t.Context(), "balance", []stream.SeqRange{{First: 1, Last: int64(len(grants))}}, nil)
 	require.NoError(t, err)
 }
@@ -204,7 +205,7 @@ func TestLostCampaignWaitsForDecisions(t *testing.T) {
 	w.finish(t)
 
 	stolen := hongbao.Grant{Campaign: id, Packet: 1, User: "mallory", Amount: 10, Seq: 1, Time: time.Now()}
-	require.Nil(t, w.settler(t).Handle(t.Context(), []hongbao.Grant{stolen}))
+	require.Nil(t, w.settler(t).Handle(t.Context(), testkit.Batch([]hongbao.Grant{stolen})))
 	letter := w.store.Shard(0).Keys.Dead("balance")
 	require.NoError(t, w.rdb.XAdd(t.Context(),
 		&redis.XAddArgs{Stream: letter, Values: []any{"seq", 2, "entry.3", "grant " + id + " 2"}}).Err())

@@ -2,6 +2,7 @@ package recovery_test
 
 import (
 	"fmt"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -82,7 +83,7 @@ func (w *world) grantOn(t *testing.T, id string, places []*store.Shard) {
 		entries, err := k.Entries(t.Context(), "-", "+")
 		require.NoError(t, err)
 		for _, e := range entries {
-			require.Nil(t, settler.Handle(t.Context(), e.Grants))
+			require.Nil(t, settler.Handle(t.Context(), testkit.Batch(e.Grants)))
 		}
 		raw, err := k.ReadNew(t.Context(), "balance", "w", 1000, 0)
 		require.NoError(t, err)

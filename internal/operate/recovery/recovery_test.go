@@ -173,19 +173,19 @@ func TestAcceptWaitsForAWorker(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A batch began before the freeze. Its scripts change nothing after the opening, because they carry the earlier epoch.
+// A batch began before the freeze. Its scripts change nothing after the opening, because they name the earlier epoch.
 func TestBatchOfAnotherEpoch(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.grab(t, w.rdb, 100)
-	ctx := store.WithEpoch(t.Context(), 1)
+	old := w.shard().At(1)
 	w.restart(t, "")
-	_, err := w.shard().Ack(ctx, "balance", []stream.SeqRange{{First: 1, Last: 100}}, nil)
+	_, err := old.Ack(t.Context(), "balance", []stream.SeqRange{{First: 1, Last: 100}}, nil)
 	require.ErrorIs(t, err, store.ErrFrozen, "the fault fired")
 	w.opens(t)
-	_, err = w.shard().Ack(ctx, "balance", []stream.SeqRange{{First: 1, Last: 100}}, nil)
+	_, err = old.Ack(t.Context(), "balance", []stream.SeqRange{{First: 1, Last: 100}}, nil)
 	require.ErrorIs(t, err, store.ErrStale)
-	_, err = w.shard().Claim(ctx, &store.ClaimCall{Sink: "kafka", ID: "c", Owner: "w", Lease: time.Minute,
+	_, err = old.Claim(t.Context(), &store.ClaimCall{Sink: "kafka", ID: "c", Owner: "w", Lease: time.Minute,
 		Events: []stream.SeqRange{{First: 1, Last: 9}}})
 	require.ErrorIs(t, err, store.ErrStale)
 	done, err := w.shard().Done(t.Context(), "balance", stream.SeqRange{First: 1, Last: 100})

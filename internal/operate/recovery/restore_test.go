@@ -210,7 +210,7 @@ func TestGrantsOfTheLedgerAndTheTopicAreRestored(t *testing.T) {
 	entries, err := w.shard().Entries(t.Context(), "-", "+")
 	require.NoError(t, err)
 	lost := entries[1].Grants
-	require.NoError(t, errors.Join(w.settler(t).Handle(t.Context(), lost[:20])...))
+	require.NoError(t, errors.Join(w.settler(t).Handle(t.Context(), testkit.Batch(lost[:20]))...))
 	w.topic.grants = lost[15:]
 	w.restart(t, old)
 	idle := w.process(t) // no recoverer waits for p, which has no registration as a witness
@@ -366,7 +366,7 @@ func TestSleepingSettlerIsFenced(t *testing.T) {
 	lost := entries[1].Grants
 	w.restart(t, old)
 	w.restores(t, w.patient())
-	for _, err := range w.settler(t).Handle(t.Context(), lost) {
+	for _, err := range w.settler(t).Handle(t.Context(), testkit.Batch(lost)) {
 		require.ErrorIs(t, err, ledger.ErrFenced)
 	}
 	require.Len(t, p.wins(t, 5), 5, "the packets of the lost grants are dealt again")

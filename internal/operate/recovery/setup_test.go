@@ -225,7 +225,7 @@ func (w *world) settle(t *testing.T) {
 	require.NoError(t, err)
 	for _, e := range entries {
 		if e.Kind == stream.EntryGrant {
-			for _, err := range settler.Handle(t.Context(), e.Grants) {
+			for _, err := range settler.Handle(t.Context(), testkit.Batch(e.Grants)) {
 				require.NoError(t, err)
 			}
 		}

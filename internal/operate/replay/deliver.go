@@ -50,7 +50,7 @@ func (w *run) noteNext(ctx context.Context, shard int, next int64) error {
 	if w.opts.DryRun || w.shard[shard].failed {
 		return nil
 	}
-	return w.Store.Shard(shard).Replayed(context.WithoutCancel(ctx), w.Name, next)
+	return w.at(shard).Replayed(context.WithoutCancel(ctx), w.Name, next)
 }
 
 func (w *run) note(change func(*Report)) {
@@ -63,7 +63,7 @@ func (w *run) note(change func(*Report)) {
 }
 
 func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) error {
-	k := w.Store.Shard(shard)
+	k := w.at(shard)
 	doneOf := k.Done
 	if w.DoneSink != DoneSink(w.Name) {
 		doneOf = k.GroupDone
@@ -102,7 +102,7 @@ func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) erro
 	if w.opts.DryRun || len(left) == 0 {
 		return nil
 	}
-	return w.to.Deliver(ctx, left, delivery.Results{
+	return w.to.Deliver(ctx, hongbao.Batch{Shard: shard, Epoch: k.Epoch(), Grants: left}, delivery.Results{
 		Delivered: func(ctx context.Context, grants []hongbao.Grant) error {
 			if err := w.marked(ctx, k, grants); err != nil {
 				return err

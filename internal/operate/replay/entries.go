@@ -49,11 +49,12 @@ type Entries struct {
 
 // Entries returns the entries from firstID to lastID, both included, ordered by seq. It leaves out missing entries. For
 // the IDs that a replay made with ledgerID or twinID, it returns one entry for each grant.
-func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string) ([]stream.Entry, error) {
+func (e *Entries) Entries(ctx context.Context, in stream.Opening, firstID, lastID string) ([]stream.Entry, error) {
+	shard := in.Shard
 	twin, first, made := parseMadeID(firstID)
 	_, last, alsoMade := parseMadeID(lastID)
 	if !made || !alsoMade {
-		return e.Store.Entries(ctx, shard, firstID, lastID)
+		return e.Store.Entries(ctx, in, firstID, lastID)
 	}
 	var out []stream.Entry
 	missing := map[int64]bool{} // seqs not yet found

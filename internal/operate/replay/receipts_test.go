@@ -112,7 +112,7 @@ func TestEntriesFromReceipts(t *testing.T) {
 	twin := deadlettertest.Grant(0, 5)
 	twin.User = "twin"
 	w.ledger.add(twin)
-	entries, err := (&replay.Entries{Store: w.Store, Ledger: &w.ledger}).Entries(t.Context(), 0, "0-2",
+	entries, err := (&replay.Entries{Store: w.Store, Ledger: &w.ledger}).Entries(t.Context(), stream.Opening{Shard: 0}, "0-2",
 		"0-7")
 	require.NoError(t, err)
 	var seqs []int64
@@ -124,7 +124,7 @@ func TestEntriesFromReceipts(t *testing.T) {
 		seqs = append(seqs, e.Seq)
 	}
 	require.Equal(t, []int64{2, 3, 4, 5, 7}, seqs)
-	none, err := (&replay.Entries{Store: w.Store}).Entries(t.Context(), 0, "0-5", "0-7")
+	none, err := (&replay.Entries{Store: w.Store}).Entries(t.Context(), stream.Opening{Shard: 0}, "0-5", "0-7")
 	require.NoError(t, err)
 	require.Empty(t, none)
 }

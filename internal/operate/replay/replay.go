@@ -186,7 +186,7 @@ func (w *run) begin(ctx context.Context) error {
 			return err
 		}
 		w.shard[shard].epoch = head.Epoch
-		has, err := w.beginShard(store.WithEpoch(ctx, head.Epoch), w.Store.Shard(shard), string(text))
+		has, err := w.beginShard(ctx, w.at(shard), string(text))
 		if err != nil {
 			return err
 		}
@@ -237,6 +237,9 @@ func (w *run) plan(ctx context.Context, shard int, has *store.Replay) error {
 	return nil
 }
 
+// at returns a shard in the epoch in which the run began there. If the shard opens again, later writes fail.
+func (w *run) at(shard int) *store.Shard { return w.Store.Shard(shard).At(w.shard[shard].epoch) }
+
 func (w *run) beginShard(ctx context.Context, k *store.Shard, text string) (store.Replay, error) {
 	wanted := w.opts.Filter.Seqs.Last
 	if !w.opts.DryRun {
@@ -262,7 +265,6 @@ func (w *run) shards(ctx context.Context) error {
 			continue
 		}
 		g.Go(func() error {
-			ctx := store.WithEpoch(ctx, w.shard[shard].epoch) // if the shard opens again, later writes fail
 			deliver := func(p *part) error { return w.part(ctx, shard, p) }
 			var err error
 			if w.Sink != "" {

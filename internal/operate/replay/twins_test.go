@@ -102,7 +102,7 @@ func TestEntriesOfTwins(t *testing.T) {
 	w.run(t, w.config("twins"), replay.Options{Filter: replay.Filter{User: "twin"}})
 	require.Len(t, ids, 1)
 	entries := &replay.Entries{Store: w.Store, Ledger: &w.ledger}
-	found, err := entries.Entries(t.Context(), 0, ids[0], ids[0])
+	found, err := entries.Entries(t.Context(), stream.Opening{Shard: 0}, ids[0], ids[0])
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	want := twinOf(0, 5)
@@ -118,7 +118,7 @@ func TestEntriesOfTwins(t *testing.T) {
 	ids = nil
 	w.run(t, cfg, replay.Options{Filter: replay.Filter{Shard: &shard, Seqs: stream.SeqRange{First: 20, Last: 20}}})
 	require.Len(t, ids, 1)
-	found, err = entries.Entries(t.Context(), 0, ids[0], ids[0])
+	found, err = entries.Entries(t.Context(), stream.Opening{Shard: 0}, ids[0], ids[0])
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	require.Equal(t, deadlettertest.Grant(0, 20).Packet, found[0].Grants[0].Packet)

@@ -17,7 +17,7 @@ import (
 
 type discard struct{}
 
-func (discard) Handle(context.Context, []hongbao.Grant) []error { return nil }
+func (discard) Handle(context.Context, hongbao.Batch) []error { return nil }
 
 func TestConfig(t *testing.T) {
 	t.Parallel()

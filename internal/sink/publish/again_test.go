@@ -28,7 +28,7 @@ func (b *bench) makeAgain(t *testing.T) []hongbao.Grant {
 	}, "the topic is there again")
 	fresh, _ := b.worker(t)
 	g := b.store.grants(2, 60, decided)
-	testkit.Eventually(t, 30*time.Second, func() bool { return fresh.Handle(t.Context(), g) == nil }, "the log is longer now")
+	testkit.Eventually(t, 30*time.Second, func() bool { return fresh.Handle(t.Context(), testkit.Batch(g)) == nil }, "the log is longer now")
 	return g
 }
 
@@ -48,7 +48,7 @@ func TestKafkaTopicThatRegrewIsReported(t *testing.T) {
 				p, _ := b.worker(t)
 				later := time.Duration(0)
 				p.now = func() time.Time { return time.Now().Add(later) }
-				require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
+				require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 20, decided))))
 				others := b.makeAgain(t)
 				if idle {
 					later = b.cfg.MaxClaimAge * 2
@@ -56,14 +56,14 @@ func TestKafkaTopicThatRegrewIsReported(t *testing.T) {
 					p.slots[0].session = nil // as after any failure
 				}
 				g := b.store.grants(0, 20, decided)
-				errs := p.Handle(t.Context(), g)
+				errs := p.Handle(t.Context(), testkit.Batch(g))
 				requireClass(t, errs, 20, hongbao.ClassBroken, false)
 				require.ErrorContains(t, errs[0], "went back")
 				require.Zero(t, b.store.open(0), "nothing was claimed")
-				require.Nil(t, p.Handle(t.Context(), g), "after the report it continues")
+				require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)), "after the report it continues")
 				later += b.cfg.MaxClaimAge * 2
 				last := b.store.grants(0, 20, decided)
-				require.Nil(t, p.Handle(t.Context(), last))
+				require.Nil(t, p.Handle(t.Context(), testkit.Batch(last)))
 				requireOneCopy(t, &b.cfg, others, g, last)
 			})
 		})
@@ -79,14 +79,14 @@ func TestKafkaOwnLastRecordIsThereOrExpired(t *testing.T) {
 		later := time.Duration(0)
 		p.now = func() time.Time { return time.Now().Add(later) }
 		for range 2 {
-			require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
-			require.Nil(t, other.Handle(t.Context(), b.store.grants(2, 20, decided)))
+			require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 20, decided))))
+			require.Nil(t, other.Handle(t.Context(), testkit.Batch(b.store.grants(2, 20, decided))))
 			later += b.cfg.MaxClaimAge * 2
 		}
 		b.deleteBefore(t, 70) // 21 + 21 + 20 + 20 records are there
-		require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
+		require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 20, decided))))
 		p.slots[0].session = nil
-		require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
+		require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 20, decided))))
 	})
 }
 

@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"errors"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"testing"
 	"time"
 
@@ -49,13 +50,13 @@ func TestSessionsAnnounceThemselves(t *testing.T) {
 	announced := int64(1)
 	b.store.granted = func(stream.Claim) { requireShown(t, p, announced) }
 	for range 10 {
-		require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)))
+		require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 5, decided))))
 		pass(AnnouncedFor)
 	}
 	pass(time.Second)
 	announced++
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(2, 5, decided)))
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(2, 5, decided))))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 5, decided))))
 	requireShown(t, p, 2)
 	require.EqualValues(t, 1, p.Stats().Sessions, "the same session continues")
 }
@@ -65,12 +66,12 @@ func TestNoClaimBeforeTheSessionHasShownItself(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p, w := b.worker(t)
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 5, decided))))
 	later(p)(time.Minute)
 	p.cfg.AttemptTime = hopeless
 	fired := 0
 	w.fate = func() fate { fired++; return lost }
-	requireClass(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)), 5, hongbao.ClassUnknown, true)
+	requireClass(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 5, decided))), 5, hongbao.ClassUnknown, true)
 	require.Positive(t, fired)
 	require.Zero(t, b.store.open(0))
 }
@@ -88,31 +89,30 @@ func TestNoClaimInAShardThatGoesOnElsewhere(t *testing.T) {
 	}
 	p, _ := b.worker(t)
 	pass := later(p)
-	ctx := stream.WithEpoch(t.Context(), 3)
 	for range 2 {
-		require.Nil(t, p.Handle(ctx, b.store.grants(0, 5, decided))) // grants of epoch 1, batch of epoch 3
-		require.Nil(t, p.Handle(ctx, b.store.grants(2, 5, decided)))
+		require.Nil(t, p.Handle(t.Context(), testkit.BatchIn(3, b.store.grants(0, 5, decided)))) // grants of epoch 1, batch of epoch 3
+		require.Nil(t, p.Handle(t.Context(), testkit.BatchIn(3, b.store.grants(2, 5, decided))))
 	}
 	require.Equal(t, map[int]int{0: 1, 2: 1}, asked)
 
 	ledger[0] = 4
-	require.Nil(t, p.Handle(ctx, b.store.grants(0, 5, decided)), "Fence would stop this older session")
+	require.Nil(t, p.Handle(t.Context(), testkit.BatchIn(3, b.store.grants(0, 5, decided))), "Fence would stop this older session")
 	pass(2 * AnnouncedFor)
 	refused := b.store.grants(0, 5, decided)
 	for range 2 {
-		errs := p.Handle(ctx, refused)
+		errs := p.Handle(t.Context(), testkit.BatchIn(3, refused))
 		requireClass(t, errs, 5, hongbao.ClassTransient, true)
 		require.ErrorContains(t, errs[0], "continues elsewhere")
 	}
 	down = errors.New("the ledger is down")
-	requireClass(t, p.Handle(ctx, b.store.grants(2, 5, decided)), 5, hongbao.ClassTransient, true)
+	requireClass(t, p.Handle(t.Context(), testkit.BatchIn(3, b.store.grants(2, 5, decided))), 5, hongbao.ClassTransient, true)
 	down = nil
 	require.Zero(t, b.store.open(0)+b.store.open(2))
-	require.Nil(t, p.Handle(ctx, b.store.grants(2, 5, decided)))
+	require.Nil(t, p.Handle(t.Context(), testkit.BatchIn(3, b.store.grants(2, 5, decided))))
 	require.Equal(t, map[int]int{0: 3, 2: 3}, asked)
 	require.EqualValues(t, 1, p.Stats().Sessions)
 	requireShown(t, p, 2)
-	require.Nil(t, p.Handle(stream.WithEpoch(t.Context(), 4), refused), "the batch has the later epoch")
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(4, 5, decided)), "the context has no epoch")
-	require.Equal(t, 0, asked[4])
+	require.Nil(t, p.Handle(t.Context(), testkit.BatchIn(4, refused)), "the batch has the later epoch")
+	requireClass(t, p.Handle(t.Context(), testkit.BatchIn(0, b.store.grants(4, 5, decided))), 5, hongbao.ClassBroken, false)
+	require.Equal(t, 0, asked[4], "a batch without an epoch is refused before anything is asked")
 }

@@ -12,7 +12,7 @@ import (
 
 // call is the state of one call of Handle.
 type call struct {
-	shard  int
+	in     stream.Opening
 	grants []hongbao.Grant
 	errs   []error
 	left   []int // indexes of the grants without a result, in order of seq
@@ -21,13 +21,13 @@ type call struct {
 	most, limit int
 }
 
-func newCall(grants []hongbao.Grant, limit int) *call {
-	c := &call{grants: grants, errs: make([]error, len(grants)), left: make([]int, 0, len(grants)), most: limit,
+func newCall(b *hongbao.Batch, limit int) *call {
+	grants := b.Grants
+	c := &call{in: stream.Opening{Shard: b.Shard, Epoch: b.Epoch}, grants: grants, errs: make([]error, len(grants)), left: make([]int, 0, len(grants)), most: limit,
 		limit: limit}
 	for i := range grants {
 		g := &grants[i]
-		c.shard = grants[0].Shard
-		if err := admit(g, c.shard); err != nil {
+		if err := admit(g); err != nil {
 			c.errs[i] = hongbao.Errorf(hongbao.ClassPermanent, "grant %s can't be published: %w", g.EventID(), err)
 			continue
 		}
@@ -38,10 +38,7 @@ func newCall(grants []hongbao.Grant, limit int) *call {
 }
 
 // admit returns an error if a grant can't be a message, or if its batch could not be rebuilt from the stream.
-func admit(g *hongbao.Grant, shard int) error {
-	if g.Shard != shard || shard < 0 {
-		return fmt.Errorf("it is of shard %d among grants of shard %d", g.Shard, shard)
-	}
+func admit(g *hongbao.Grant) error {
 	if err := cloudevent.CheckGrant(g); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package publish
 
 import (
 	"crypto/tls"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"strings"
 	"testing"
 	"time"
@@ -70,7 +71,7 @@ func TestCheckCreatesTheTopicOnlyIfConfigured(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, report.Created)
 	g := b.store.grants(1, 3, decided)
-	require.Nil(t, p.Handle(t.Context(), g))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 	requireOneCopy(t, &b.cfg, g)
 }
 
@@ -160,7 +161,7 @@ func TestAddedPartitionsAreAWarning(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p, _ := b.worker(t)
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(3, 2, decided)))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(3, 2, decided))))
 	admin, err := kgo.NewClient(kgo.SeedBrokers(b.cfg.Brokers...))
 	require.NoError(t, err)
 	defer admin.Close()
@@ -176,7 +177,7 @@ func TestAddedPartitionsAreAWarning(t *testing.T) {
 	report, err := again.Check(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, strings.Join(report.Warnings, " "), "it has 5 partitions, configured are 2")
-	require.Nil(t, again.Handle(t.Context(), b.store.grants(3, 2, decided)))
+	require.Nil(t, again.Handle(t.Context(), testkit.Batch(b.store.grants(3, 2, decided))))
 	for partition, events := range map[int]int64{0: 0, 1: 4} {
 		n := int64(0)
 		_, err = again.Scan(t.Context(), nil, func(at int, _ int64, _ topic.Event) error {

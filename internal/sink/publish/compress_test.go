@@ -3,6 +3,7 @@ package publish
 import (
 	"bytes"
 	"encoding/binary"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"io"
 	"testing"
 
@@ -76,7 +77,7 @@ func TestTakenOverBatchIsCompressedAsItWas(t *testing.T) {
 			p.cfg.AttemptTime = hopeless
 			g := b.store.grants(0, 20, decided)
 			w.fate = func() fate { return lost }
-			requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassUnknown, true)
+			requireClass(t, p.Handle(t.Context(), testkit.Batch(g)), 20, hongbao.ClassUnknown, true)
 			require.NotEmpty(t, sent.raw)
 
 			b.cfg.Compression = "none"
@@ -86,7 +87,7 @@ func TestTakenOverBatchIsCompressedAsItWas(t *testing.T) {
 			again := &recorder{}
 			other, w := b.worker(t)
 			w.answer = again.note
-			require.Nil(t, other.Handle(t.Context(), g))
+			require.Nil(t, other.Handle(t.Context(), testkit.Batch(g)))
 			require.EqualValues(t, 1, other.Stats().SentAgain)
 			require.Equal(t, sent.raw[0], again.raw[0])
 			requireOneCopy(t, &b.cfg, g)
@@ -117,7 +118,7 @@ func TestCompressedBatchIsLookedBackAt(t *testing.T) {
 		b.cfg.Compression = "zstd"
 		g, _ := orphan(t, b, 20, f)
 		p, _ := forgetful(t, b)
-		require.Nil(t, p.Handle(t.Context(), g))
+		require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 		requireOrphansOnce(t, b, g)
 	}
 }

@@ -46,7 +46,7 @@ type Config struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error) `json:"-"`
 
 	// Epoch, if not nil, returns the ledger's epoch of a shard. If it is later than the batch's epoch
-	// (stream.WithEpoch), the shard was restored elsewhere, and the Publisher makes no claim in it. A Log does not need
+	// (hongbao.Batch), the shard was restored elsewhere, and the Publisher makes no claim in it. A Log does not need
 	// Epoch.
 	Epoch func(ctx context.Context, shard int) (int64, error) `json:"-"`
 

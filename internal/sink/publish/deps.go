@@ -11,15 +11,15 @@ import (
 type Claims interface {
 	// Claim claims the events for this worker. It claims nothing if an event is done or is covered by another claim:
 	// then the answer lists these obstacles. Open claims in the answer have been taken over.
-	Claim(ctx context.Context, shard int, id string, events []stream.SeqRange, payload string) (stream.ClaimAnswer,
+	Claim(ctx context.Context, in stream.Opening, id string, events []stream.SeqRange, payload string) (stream.ClaimAnswer,
 		error)
 	// Complete marks the claim's events done and removes the claim. It returns stream.ErrFenced if the claim was taken
 	// over or has ended. If Redis has lost the claim, Complete still marks the events done, because the batch is in the
 	// topic.
-	Complete(ctx context.Context, shard int, c stream.Claim) error
+	Complete(ctx context.Context, in stream.Opening, c stream.Claim) error
 	// Release removes the claim of a batch that is certainly not in the topic. It returns stream.ErrFenced in the same
 	// cases as Complete.
-	Release(ctx context.Context, shard int, c stream.Claim) error
+	Release(ctx context.Context, in stream.Opening, c stream.Claim) error
 }
 
 // CampaignFacts are constant facts about a campaign that its messages need.
@@ -44,5 +44,5 @@ type Campaigns interface {
 type Entries interface {
 	// Entries returns the entries from firstID to lastID, both included, in order. It leaves out missing entries. The
 	// ids are EntryIDs of grants that Handle received; the publisher does not parse them.
-	Entries(ctx context.Context, shard int, firstID, lastID string) ([]stream.Entry, error)
+	Entries(ctx context.Context, in stream.Opening, firstID, lastID string) ([]stream.Entry, error)
 }

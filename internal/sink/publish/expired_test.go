@@ -2,6 +2,7 @@ package publish
 
 import (
 	"errors"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"testing"
 	"time"
 
@@ -98,15 +99,15 @@ func TestScanOfALogThatBeginsWithABatchSentAgain(t *testing.T) {
 	}
 	g := b.store.grants(0, many+20, decided)
 	at(old, 10*time.Hour)
-	require.Nil(t, old.Handle(t.Context(), g[:1]))
+	require.Nil(t, old.Handle(t.Context(), testkit.Batch(g[:1])))
 	at(fresh, time.Hour)
-	require.Nil(t, fresh.Handle(t.Context(), g[1:10]))
+	require.Nil(t, fresh.Handle(t.Context(), testkit.Batch(g[1:10])))
 	bounds, err := old.ends(t.Context(), 0)
 	require.NoError(t, err)
-	require.Nil(t, old.Handle(t.Context(), g[10:many+10]))
+	require.Nil(t, old.Handle(t.Context(), testkit.Batch(g[10:many+10])))
 	require.EqualValues(t, 2, old.Stats().Batches, "it is one batch")
 	last := at(fresh, time.Minute)
-	require.Nil(t, fresh.Handle(t.Context(), g[many+10:]))
+	require.Nil(t, fresh.Handle(t.Context(), testkit.Batch(g[many+10:])))
 	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, bounds.end))
 
 	report, err := old.Scan(t.Context(), nil, func(int, int64, topic.Event) error { return nil })

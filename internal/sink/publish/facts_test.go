@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"slices"
 	"sync"
 	"testing"
@@ -82,7 +83,7 @@ func TestTermsArePublished(t *testing.T) {
 	}
 	g[1].Code = "from-the-ledger"
 	before := slices.Clone(g)
-	require.Nil(t, p.Handle(t.Context(), g))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 	require.Equal(t, before, g, "the caller's grants are unchanged")
 	require.Equal(t, 1, codes.asked, "once for a batch")
 	requireOneCopy(t, &b.cfg, g)
@@ -101,7 +102,7 @@ func TestTermsArePublished(t *testing.T) {
 	for i := range plain {
 		plain[i].Campaign = "autumn"
 	}
-	require.Nil(t, p.Handle(t.Context(), plain))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(plain)))
 	require.Equal(t, 1, codes.asked)
 }
 
@@ -117,11 +118,11 @@ func TestTermsOutOfReach(t *testing.T) {
 			p, w := b.worker(t)
 			w.fate = func() fate { return pass }
 			g := b.store.grants(0, 20, decided)
-			requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassTransient, true)
+			requireClass(t, p.Handle(t.Context(), testkit.Batch(g)), 20, hongbao.ClassTransient, true)
 			require.Zero(t, b.store.open(0))
 			require.Zero(t, w.sends)
 			codes.fails = ""
-			require.Nil(t, p.Handle(t.Context(), g))
+			require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 			requireOneCopy(t, &b.cfg, g)
 		})
 	}
@@ -135,7 +136,7 @@ func TestCouponWithoutItsCode(t *testing.T) {
 	codes := &memCampaigns{without: []int64{g[7].Packet}}
 	b.cfg.Campaigns = codes
 	p, _ := b.worker(t)
-	errs := p.Handle(t.Context(), g)
+	errs := p.Handle(t.Context(), testkit.Batch(g))
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[7]))
 	require.ErrorContains(t, errs[7], "has no code")
 	for i, err := range errs {
@@ -143,7 +144,7 @@ func TestCouponWithoutItsCode(t *testing.T) {
 	}
 	require.Len(t, published(t, p), 19)
 	codes.without = nil
-	require.Nil(t, p.Handle(t.Context(), g[7:8]))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(g[7:8])))
 	require.Equal(t, codeOf(g[7].Packet), published(t, p)[g[7].EventID()].Code)
 	requireOneCopy(t, &b.cfg, g)
 }
@@ -156,7 +157,7 @@ func TestCampaignThatNobodyKnows(t *testing.T) {
 	p, _ := b.worker(t)
 	g := b.store.grants(0, 20, decided)
 	g[7].Campaign = "winter"
-	errs := p.Handle(t.Context(), g)
+	errs := p.Handle(t.Context(), testkit.Batch(g))
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[7]))
 	require.ErrorContains(t, errs[7], "the currency of packet")
 	for i, err := range errs {
@@ -179,7 +180,7 @@ func TestStoredBatchWithCodes(t *testing.T) {
 				owner, w := b.worker(t)
 				g := b.store.grants(0, 20, decided)
 				w.fate = func() fate { return f }
-				requireClass(t, owner.Handle(t.Context(), g), 20, hongbao.ClassUnknown, true)
+				requireClass(t, owner.Handle(t.Context(), testkit.Batch(g)), 20, hongbao.ClassUnknown, true)
 				require.Positive(t, w.fired)
 				if gone {
 					codes.without = []int64{g[3].Packet}
@@ -189,7 +190,7 @@ func TestStoredBatchWithCodes(t *testing.T) {
 				if gone {
 					rest = g[4:] // leave out the grant without a code: it would fail before the claim
 				}
-				require.Nil(t, other.Handle(t.Context(), rest))
+				require.Nil(t, other.Handle(t.Context(), testkit.Batch(rest)))
 				require.Zero(t, b.store.open(0))
 				s := other.Stats()
 				switch {
@@ -201,7 +202,7 @@ func TestStoredBatchWithCodes(t *testing.T) {
 					require.EqualValues(t, 1, s.SentAgain)
 				}
 				codes.without = nil
-				require.Nil(t, other.Handle(t.Context(), g))
+				require.Nil(t, other.Handle(t.Context(), testkit.Batch(g)))
 				requireOneCopy(t, &b.cfg, g)
 				for id, e := range published(t, other) {
 					require.Equal(t, codeOf(e.Packet), e.Code, id)

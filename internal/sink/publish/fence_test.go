@@ -57,10 +57,10 @@ func TestKafkaFenceStopsAPublisherBetweenClaimAndSend(t *testing.T) {
 	ledger := int64(1)
 	b.cfg.Epoch = func(context.Context, int) (int64, error) { return ledger, nil }
 	p, _ := b.worker(t)
-	ctx := stream.WithEpoch(t.Context(), 1)
+	ctx := t.Context()
 	before, lost := b.store.grants(0, 20, decided), b.store.grants(0, 20, decided)
 	for i := range 4 { // several batches with the same session
-		require.Nil(t, p.Handle(ctx, before[i*5:i*5+5]))
+		require.Nil(t, p.Handle(ctx, testkit.Batch(before[i*5:i*5+5])))
 	}
 	fired := 0
 	b.store.granted = func(stream.Claim) {
@@ -68,7 +68,7 @@ func TestKafkaFenceStopsAPublisherBetweenClaimAndSend(t *testing.T) {
 		ledger = 2
 		requireFenced(t, b.recoverer(t), stream.TopicFence{Shard: 0}, 1, slices.Clone(before)...)
 	}
-	errs := p.Handle(ctx, lost)
+	errs := p.Handle(ctx, testkit.Batch(lost))
 	requireClass(t, errs, 20, hongbao.ClassTransient, true)
 	require.ErrorContains(t, errs[0], "continues elsewhere")
 	require.Equal(t, 1, fired, "the publisher's next session makes no claim")
@@ -110,7 +110,7 @@ func TestKafkaFenceRefusesALateBatch(t *testing.T) {
 				require.Empty(t, content[g[0].EventID()], "the broker refused it")
 			}
 			next, _ := b.worker(t)
-			require.Nil(t, next.Handle(t.Context(), g))
+			require.Nil(t, next.Handle(t.Context(), testkit.Batch(g)))
 			s := next.Stats()
 			require.Zero(t, s.SentAgain, "no batch is sent with the old numbers")
 			if c.fate == swallow {
@@ -135,18 +135,18 @@ func TestKafkaFenceTwice(t *testing.T) {
 		w.fate = fates(swallow, pass, swallow)
 		for range 2 {
 			all = append(all, b.store.grants(0, 20, decided))
-			require.Nil(t, p.Handle(t.Context(), all[len(all)-1]))
+			require.Nil(t, p.Handle(t.Context(), testkit.Batch(all[len(all)-1])))
 		}
 		require.Equal(t, 2, w.fired)
 	}
 	p, _ := b.worker(t)
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(2, 3, decided)), "another shard of the partition")
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(2, 3, decided))), "another shard of the partition")
 	cfg, theirs := b.cfg, newStore()
 	cfg.Deployment = "d2"
 	other, err := New(cfg, theirs, theirs)
 	require.NoError(t, err)
 	t.Cleanup(other.Close)
-	require.Nil(t, other.Handle(t.Context(), theirs.grants(0, 5, decided)))
+	require.Nil(t, other.Handle(t.Context(), testkit.Batch(theirs.grants(0, 5, decided))))
 
 	l := b.recoverer(t)
 	w := &wire{inner: l.transport, fate: fates(swallow, lost, pass, swallow)}
@@ -161,7 +161,7 @@ func TestKafkaFenceTwice(t *testing.T) {
 	requireFenced(t, l, stream.TopicFence{Shard: 2}, 0, slices.Clone(b.store.shard(2).entries[0].Grants)...)
 	requireFenced(t, l, stream.TopicFence{Shard: 0, Since: time.Now().Add(time.Hour)}, 0)
 	require.Equal(t, n, fences(t, l, 0))
-	require.Nil(t, other.Handle(t.Context(), theirs.grants(0, 5, decided)))
+	require.Nil(t, other.Handle(t.Context(), testkit.Batch(theirs.grants(0, 5, decided))))
 	require.EqualValues(t, 1, other.Stats().Sessions)
 }
 
@@ -198,7 +198,7 @@ func TestKafkaFencesAtOnce(t *testing.T) {
 		}
 		return 1, nil
 	}
-	ctx, stop := context.WithCancel(stream.WithEpoch(t.Context(), 1))
+	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	published := make([][]hongbao.Grant, 8)
 	var publishers, recoverers sync.WaitGroup
@@ -206,9 +206,9 @@ func TestKafkaFencesAtOnce(t *testing.T) {
 		p, _ := b.worker(t)
 		publish := func(ctx context.Context) bool {
 			g := b.store.grants(shard, 10, decided)
-			errs := p.Handle(ctx, g)
+			errs := p.Handle(ctx, testkit.Batch(g))
 			for ctx.Err() == nil && errs != nil && hongbao.IsOutage(errs[0]) {
-				errs = p.Handle(ctx, g)
+				errs = p.Handle(ctx, testkit.Batch(g))
 			}
 			if errs == nil {
 				published[shard] = append(published[shard], g...)
@@ -266,12 +266,12 @@ func TestKafkaFencedSessionGoesOn(t *testing.T) {
 			b.cfg.MaxClaimAge = 10 * time.Second
 			p, _ := b.worker(t)
 			pass := later(p)
-			require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
+			require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 20, decided))))
 			requireFenced(t, b.recoverer(t), stream.TopicFence{Shard: 2}, 1)
 			strangers(t, b) // the log grows
 			pass(idle)
-			require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
-			require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
+			require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 20, decided))))
+			require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 20, decided))))
 			x := b.store.shard(0).entries
 			requireOneCopy(t, &b.cfg, x[0].Grants, x[1].Grants, x[2].Grants)
 			require.Zero(t, p.Stats().SentAgain)
@@ -286,7 +286,7 @@ func TestFenceThatIsRefused(t *testing.T) {
 	b := setup(t)
 	p, _ := b.worker(t)
 	g := b.store.grants(0, 20, decided)
-	require.Nil(t, p.Handle(t.Context(), g))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 	l := b.recoverer(t)
 	w := &wire{inner: l.transport, answer: func(r kafka.Request) error {
 		if _, produces := r.(*rawproduce.Request); produces {
@@ -340,7 +340,7 @@ func TestKafkaFenceInDoubt(t *testing.T) {
 		b := real(t, broker)
 		p, _ := b.worker(t)
 		g := b.store.grants(0, 1, decided)
-		require.Nil(t, p.Handle(t.Context(), g))
+		require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 		headers, value := messageOf(t, &g[0])
 		writeBroken(t, b, headers[:8], g[0].User, value)
 		fenced, err := b.recoverer(t).Fence(t.Context(), stream.TopicFence{})

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"testing"
 	"time"
 
@@ -30,35 +31,35 @@ func TestAnotherFoundingIsRefused(t *testing.T) {
 	b := setup(t)
 	old, oldStore := b.founded(t, "") // a deployment without a ledger
 	first := oldStore.grants(0, 3, decided)
-	require.Nil(t, old.Handle(t.Context(), first))
+	require.Nil(t, old.Handle(t.Context(), testkit.Batch(first)))
 
 	ours, ourStore := b.founded(t, "aaaa")
-	require.Nil(t, ours.Handle(t.Context(), shifted(ourStore.grants(0, 8, decided), 3)), "records without a founding pass")
+	require.Nil(t, ours.Handle(t.Context(), testkit.Batch(shifted(ourStore.grants(0, 8, decided), 3))), "records without a founding pass")
 	for range 2 {
 		theirs, theirStore := b.founded(t, "bbbb")
-		errs := theirs.Handle(t.Context(), theirStore.grants(0, 4, decided))
+		errs := theirs.Handle(t.Context(), testkit.Batch(theirStore.grants(0, 4, decided)))
 		requireClass(t, errs, 4, hongbao.ClassBroken, false)
 		require.ErrorContains(t, errs[0], "deployment.id")
 		require.Zero(t, theirStore.open(0), "nothing was claimed")
 	}
 	theirs, theirStore := b.founded(t, "bbbb")
-	require.Nil(t, theirs.Handle(t.Context(), theirStore.grants(1, 4, decided)), "this partition is empty")
-	require.Nil(t, ours.Handle(t.Context(), ourStore.grants(0, 2, decided)), "the first deployment continues")
+	require.Nil(t, theirs.Handle(t.Context(), testkit.Batch(theirStore.grants(1, 4, decided))), "this partition is empty")
+	require.Nil(t, ours.Handle(t.Context(), testkit.Batch(ourStore.grants(0, 2, decided))), "the first deployment continues")
 	b.cfg.AnyFounding = true
 	theirs, theirStore = b.founded(t, "bbbb")
-	require.Nil(t, theirs.Handle(t.Context(), theirStore.grants(0, 4, decided)), "as with kafka_founding in unsafe.allow")
+	require.Nil(t, theirs.Handle(t.Context(), testkit.Batch(theirStore.grants(0, 4, decided))), "as with kafka_founding in unsafe.allow")
 	b.cfg.AnyFounding = false
 	back, backStore := b.founded(t, "aaaa")
 	backStore.shard(0).next = 50
-	requireClass(t, back.Handle(t.Context(), backStore.grants(0, 1, decided)), 1, hongbao.ClassBroken, false)
+	requireClass(t, back.Handle(t.Context(), testkit.Batch(backStore.grants(0, 1, decided))), 1, hongbao.ClassBroken, false)
 	b.cfg.AnyFounding = true
 	back, backStore = b.founded(t, "aaaa")
 	backStore.shard(0).next = 50
-	require.Nil(t, back.Handle(t.Context(), backStore.grants(0, 1, decided)))
+	require.Nil(t, back.Handle(t.Context(), testkit.Batch(backStore.grants(0, 1, decided))))
 	b.cfg.AnyFounding = false // the last record is now from aaaa
 	again, againStore := b.founded(t, "aaaa")
 	againStore.shard(0).next = 100
-	require.Nil(t, again.Handle(t.Context(), againStore.grants(0, 2, decided)))
+	require.Nil(t, again.Handle(t.Context(), testkit.Batch(againStore.grants(0, 2, decided))))
 }
 
 // Two deployments with the same id start together, so neither finds records of the other. The check is repeated later,
@@ -70,7 +71,7 @@ func TestAnotherFoundingIsRefusedLater(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			old, oldStore := b.founded(t, "")
-			require.Nil(t, old.Handle(t.Context(), oldStore.grants(0, 3, decided)))
+			require.Nil(t, old.Handle(t.Context(), testkit.Batch(oldStore.grants(0, 3, decided))))
 			theirs, theirStore := b.founded(t, "bbbb")
 			check := func() {}
 			b.cfg.Observe = func(request string, _ time.Duration, _ error) {
@@ -83,24 +84,24 @@ func TestAnotherFoundingIsRefusedLater(t *testing.T) {
 			theirs.now = func() time.Time { return began.Add(later) }
 			check = func() {
 				check = func() {}
-				require.Nil(t, theirs.Handle(t.Context(), theirStore.grants(0, 4, decided)))
+				require.Nil(t, theirs.Handle(t.Context(), testkit.Batch(theirStore.grants(0, 4, decided))))
 			}
-			require.Nil(t, ours.Handle(t.Context(), ourStore.grants(0, 4, decided)))
+			require.Nil(t, ours.Handle(t.Context(), testkit.Batch(ourStore.grants(0, 4, decided))))
 			if newSession {
 				theirs.slots[0].session = nil
 			} else {
 				later = b.cfg.MaxClaimAge * 2 / 3
-				require.Nil(t, theirs.Handle(t.Context(), theirStore.grants(0, 4, decided)), "its last check is recent")
-				require.Nil(t, ours.Handle(t.Context(), ourStore.grants(0, 4, decided)))
+				require.Nil(t, theirs.Handle(t.Context(), testkit.Batch(theirStore.grants(0, 4, decided))), "its last check is recent")
+				require.Nil(t, ours.Handle(t.Context(), testkit.Batch(ourStore.grants(0, 4, decided))))
 				later *= 2 // the check is due, but the session's end of the log is still fresh
 			}
 			for range 2 {
-				errs := theirs.Handle(t.Context(), theirStore.grants(0, 4, decided))
+				errs := theirs.Handle(t.Context(), testkit.Batch(theirStore.grants(0, 4, decided)))
 				requireClass(t, errs, 4, hongbao.ClassBroken, false)
 				require.ErrorContains(t, errs[0], "deployment.id")
 			}
 			ours.slots[0].session = nil
-			require.Nil(t, ours.Handle(t.Context(), ourStore.grants(0, 4, decided)), "the last publisher continues")
+			require.Nil(t, ours.Handle(t.Context(), testkit.Batch(ourStore.grants(0, 4, decided))), "the last publisher continues")
 		})
 	}
 }
@@ -120,12 +121,12 @@ func TestLookingBackPassesOverAnotherFounding(t *testing.T) {
 	b.cfg.Founding = "aaaa"
 	g, _ := orphan(t, b, 20, lost)
 	theirs, theirStore := b.rogue(t)
-	require.Nil(t, theirs.Handle(t.Context(), theirStore.grants(0, 20, decided)))
+	require.Nil(t, theirs.Handle(t.Context(), testkit.Batch(theirStore.grants(0, 20, decided))))
 	last, lastStore := b.founded(t, "")
 	last.slots[0].batch.addFounding("aaaa")
-	require.Nil(t, last.Handle(t.Context(), lastStore.grants(2, 1, decided)), "the last record is ours")
+	require.Nil(t, last.Handle(t.Context(), testkit.Batch(lastStore.grants(2, 1, decided))), "the last record is ours")
 	p, _ := forgetful(t, b)
-	require.Nil(t, p.Handle(t.Context(), g))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 	require.Zero(t, p.Stats().FoundInLog)
 	require.EqualValues(t, 1, p.Stats().LetGo)
 	report, err := p.Scan(t.Context(), nil, func(int, int64, topic.Event) error { return nil })
@@ -139,11 +140,11 @@ func TestReadingPassesOverAnotherFounding(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	old, oldStore := b.founded(t, "")
-	require.Nil(t, old.Handle(t.Context(), oldStore.grants(0, 10, decided)))
+	require.Nil(t, old.Handle(t.Context(), testkit.Batch(oldStore.grants(0, 10, decided))))
 	ours, ourStore := b.founded(t, "aaaa")
-	require.Nil(t, ours.Handle(t.Context(), shifted(ourStore.grants(0, 10, decided), 10)))
+	require.Nil(t, ours.Handle(t.Context(), testkit.Batch(shifted(ourStore.grants(0, 10, decided), 10))))
 	theirs, theirStore := b.rogue(t)
-	require.Nil(t, theirs.Handle(t.Context(), theirStore.grants(0, 50, decided)))
+	require.Nil(t, theirs.Handle(t.Context(), testkit.Batch(theirStore.grants(0, 50, decided))))
 	unknown, _ := b.founded(t, "")
 	for _, c := range []struct {
 		p                        *Publisher

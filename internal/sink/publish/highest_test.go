@@ -24,8 +24,8 @@ func TestKafkaHighestSeq(t *testing.T) {
 	start := time.Now()
 	early, _ := b.worker(t)
 	early.now = func() time.Time { return start.Add(-time.Hour).Round(0) }
-	require.Nil(t, early.Handle(t.Context(), b.store.grants(0, 20, decided)))
-	require.Nil(t, early.Handle(t.Context(), b.store.grants(2, 30, decided)), "shard 2 shares the partition")
+	require.Nil(t, early.Handle(t.Context(), testkit.Batch(b.store.grants(0, 20, decided))))
+	require.Nil(t, early.Handle(t.Context(), testkit.Batch(b.store.grants(2, 30, decided))), "shard 2 shares the partition")
 	require.EqualValues(t, 20, highest(0, time.Time{}))
 	require.EqualValues(t, 20, highest(0, start.Add(-61*time.Minute)))
 	require.EqualValues(t, 30, highest(2, start.Add(-61*time.Minute)))
@@ -34,7 +34,7 @@ func TestKafkaHighestSeq(t *testing.T) {
 	strangers(t, b)
 	g, _ := orphan(t, b, 5, deferred) // seqs 21 to 25 of shard 0, and 3 of shard 4
 	fencer, _ := forgetful(t, b)
-	require.Nil(t, fencer.Handle(t.Context(), g))
+	require.Nil(t, fencer.Handle(t.Context(), testkit.Batch(g)))
 	require.EqualValues(t, 1, fencer.Stats().Fences, "the partition also has a fence record")
 	for _, since := range []time.Time{{}, start.Add(-61 * time.Minute), start.Add(-time.Minute)} {
 		require.EqualValues(t, 25, highest(0, since))

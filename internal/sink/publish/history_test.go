@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"testing"
 	"time"
 
@@ -40,7 +41,7 @@ func (h *history) step(t *testing.T, r *rapid.T) {
 		remembers = 24 * time.Hour
 	}
 	h.workers[i].expiration.Store(int64(remembers))
-	h.workers[i].Handle(ctx, h.grants[rapid.IntRange(0, len(h.grants)-1).Draw(r, "grants")])
+	h.workers[i].Handle(ctx, testkit.Batch(h.grants[rapid.IntRange(0, len(h.grants)-1).Draw(r, "grants")]))
 	if rapid.Bool().Draw(r, "late copies come") {
 		h.wires[i].flushQuietly()
 	}
@@ -84,7 +85,7 @@ func (h *history) end(t *testing.T, r *rapid.T) {
 	h.b.store.fault = nil
 	last, _ := h.b.worker(t)
 	for _, g := range h.grants {
-		require.Nil(r, last.Handle(context.Background(), g))
+		require.Nil(r, last.Handle(context.Background(), testkit.Batch(g)))
 	}
 	for _, w := range h.wires {
 		h.met["late"] += w.flushQuietly()

@@ -177,7 +177,7 @@ func (p *Publisher) find(ctx context.Context, c *call, o *claimed, progress *sea
 	err := p.read(ctx, st.partition, bounds{progress.next, end}, func(r *record) error {
 		progress.next = r.offset + 1
 		e, err := topic.DecodeMessage(r.headers, r.key, r.value)
-		if errors.Is(err, topic.ErrForeign) || e.Source != p.source || p.anothers(r) || e.Grant.Shard != c.shard {
+		if errors.Is(err, topic.ErrForeign) || e.Source != p.source || p.anothers(r) || e.Grant.Shard != c.in.Shard {
 			return nil
 		}
 		if err != nil {

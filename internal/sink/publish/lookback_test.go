@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"slices"
 	"strings"
 	"testing"
@@ -20,12 +21,12 @@ import (
 func orphan(t *testing.T, b *bench, n int, f fate) ([]hongbao.Grant, *wire) {
 	t.Helper()
 	p, w := b.worker(t)
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(4, 3, decided)), "the batch is not at the start of the partition")
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(4, 3, decided))), "the batch is not at the start of the partition")
 	g := b.store.grants(0, n, decided)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	w.fate = func() fate { cancel(); return f }
-	requireClass(t, p.Handle(ctx, g), n, hongbao.ClassUnknown, true)
+	requireClass(t, p.Handle(ctx, testkit.Batch(g)), n, hongbao.ClassUnknown, true)
 	require.Equal(t, 1, b.store.open(0))
 	require.Equal(t, 1, w.sends)
 	return g, w
@@ -51,8 +52,8 @@ func TestOldBatchThatArrivedIsFound(t *testing.T) {
 	b := setup(t)
 	g, _ := orphan(t, b, 20, swallow)
 	p, _ := forgetful(t, b)
-	require.Nil(t, p.Handle(t.Context(), g[5:8]))
-	require.Nil(t, p.Handle(t.Context(), g))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(g[5:8])))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 	s := p.Stats()
 	require.EqualValues(t, 1, s.FoundInLog)
 	require.Zero(t, s.Fences, "no fence record was needed")
@@ -64,7 +65,7 @@ func TestOldBatchThatDidNotArriveIsSentAnewAndItsLateCopyRefused(t *testing.T) {
 	b := setup(t)
 	g, zombie := orphan(t, b, 20, deferred)
 	p, _ := forgetful(t, b)
-	require.Nil(t, p.Handle(t.Context(), g))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 	s := p.Stats()
 	require.EqualValues(t, 1, s.LetGo)
 	require.EqualValues(t, 1, s.Fences)
@@ -84,7 +85,7 @@ func TestLateCopyThatArrivesWhileLookingBack(t *testing.T) {
 		}
 		return nil
 	}
-	require.Nil(t, p.Handle(t.Context(), g))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 	require.Equal(t, 1, flushed)
 	require.EqualValues(t, 1, p.Stats().FoundInLog)
 	requireOrphansOnce(t, b, g)
@@ -106,13 +107,13 @@ func TestDeathBetweenFenceAndRelease(t *testing.T) {
 				}
 				return nil, nil
 			}
-			requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassUnknown, false)
+			requireClass(t, p.Handle(t.Context(), testkit.Batch(g)), 20, hongbao.ClassUnknown, false)
 			require.Equal(t, 1, fired)
 			next, _ := b.worker(t)
 			if old {
 				next.expiration.Store(0)
 			}
-			require.Nil(t, next.Handle(t.Context(), g))
+			require.Nil(t, next.Handle(t.Context(), testkit.Batch(g)))
 			require.EqualValues(t, 1, next.Stats().LetGo)
 			zombie.flush(t)
 			requireOrphansOnce(t, b, g)
@@ -138,7 +139,7 @@ func TestBrokerCannotJudgeTheFirstSend(t *testing.T) {
 				return nil
 			}
 			g := b.store.grants(0, 20, decided)
-			require.Nil(t, p.Handle(t.Context(), g))
+			require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 			require.EqualValues(t, 1, p.Stats().LetGo)
 			requireOneCopy(t, &b.cfg, g)
 		})
@@ -155,13 +156,13 @@ func TestAPartOfABatchIsInTheLog(t *testing.T) {
 	forgotten, err := New(b.cfg, newStore(), b.store) // its claims are in another store
 	require.NoError(t, err)
 	defer forgotten.Close()
-	require.Nil(t, forgotten.Handle(t.Context(), append(g[3:7:7], g[11:14]...)))
+	require.Nil(t, forgotten.Handle(t.Context(), testkit.Batch(append(g[3:7:7], g[11:14]...))))
 	p, _ := forgetful(t, b)
-	require.Nil(t, p.Handle(t.Context(), g))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 	zombie.flush(t)
 	requireOrphansOnce(t, b, g)
 	require.Zero(t, b.store.open(0))
-	require.Nil(t, p.Handle(t.Context(), g))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 	requireOrphansOnce(t, b, g)
 }
 
@@ -171,7 +172,7 @@ func TestRetentionPassedTheNotedOffset(t *testing.T) {
 	g, _ := orphan(t, b, 20, swallow)
 	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, 5))
 	p, _ := forgetful(t, b)
-	requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassConflict, false)
+	requireClass(t, p.Handle(t.Context(), testkit.Batch(g)), 20, hongbao.ClassConflict, false)
 	require.Equal(t, 1, b.store.open(0), "it waits for a person")
 }
 
@@ -186,21 +187,21 @@ func TestTopicDeletedAndMadeAgainIsNoticed(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		p, _ := b.worker(t)
-		require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)))
+		require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 5, decided))))
 		remake(t, b)
 		g := b.store.grants(0, 5, decided)
 		// A real broker accepts any sequence from an unknown producer, but kfake expects 0 on an empty log.
 		p.slots[0].session.sequence = 0
-		requireClass(t, p.Handle(t.Context(), g), 5, hongbao.ClassBroken, false)
+		requireClass(t, p.Handle(t.Context(), testkit.Batch(g)), 5, hongbao.ClassBroken, false)
 	})
 	t.Run("when idle", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		p, _ := b.worker(t)
-		require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)))
+		require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 5, decided))))
 		remake(t, b)
 		p.slots[0].session.known = decided // older than MaxClaimAge, so the session asks for the end of the log
-		requireClass(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)), 5, hongbao.ClassBroken, false)
+		requireClass(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 5, decided))), 5, hongbao.ClassBroken, false)
 	})
 	t.Run("when looking back", func(t *testing.T) {
 		t.Parallel()
@@ -208,7 +209,7 @@ func TestTopicDeletedAndMadeAgainIsNoticed(t *testing.T) {
 		g, _ := orphan(t, b, 20, swallow)
 		remake(t, b)
 		p, _ := forgetful(t, b)
-		requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassBroken, false)
+		requireClass(t, p.Handle(t.Context(), testkit.Batch(g)), 20, hongbao.ClassBroken, false)
 		require.Equal(t, 1, b.store.open(0))
 	})
 }
@@ -235,9 +236,9 @@ func TestBatchBeforeItsNotedOffset(t *testing.T) {
 	require.NoError(t, client.ProduceSync(t.Context(), batch...).FirstErr())
 	fresh, _ := b.worker(t)
 	others := b.store.grants(2, 60, decided)
-	require.Nil(t, fresh.Handle(t.Context(), others))
+	require.Nil(t, fresh.Handle(t.Context(), testkit.Batch(others)))
 	p, _ := forgetful(t, b)
-	require.Nil(t, p.Handle(t.Context(), g))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 	require.EqualValues(t, 1, p.Stats().FoundInLog)
 	requireOneCopy(t, &b.cfg, others, g)
 }
@@ -251,7 +252,7 @@ func TestEntriesGoneFromTheStream(t *testing.T) {
 			g, zombie := orphan(t, b, 20, f)
 			b.store.shard(0).entries = nil
 			p, _ := b.worker(t)
-			require.Nil(t, p.Handle(t.Context(), g), "the grants of the call are published anyway")
+			require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)), "the grants of the call are published anyway")
 			zombie.flush(t)
 			requireOrphansOnce(t, b, g)
 		})
@@ -284,7 +285,7 @@ func TestStoredBatchAmongForgedEntries(t *testing.T) {
 				t.Parallel()
 				b := setup(t)
 				p, w := b.worker(t)
-				require.Nil(t, p.Handle(t.Context(), b.store.grants(4, 3, decided)), "the batch is not the first one")
+				require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(4, 3, decided))), "the batch is not the first one")
 				var g []hongbao.Grant
 				for range 4 {
 					g = append(g, b.store.grants(0, 5, decided)...)
@@ -292,10 +293,10 @@ func TestStoredBatchAmongForgedEntries(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				w.fate = func() fate { cancel(); return f }
-				requireClass(t, p.Handle(ctx, g), len(g), hongbao.ClassUnknown, true)
+				requireClass(t, p.Handle(ctx, testkit.Batch(g)), len(g), hongbao.ClassUnknown, true)
 				b.store.shard(0).entries = change(b.store.shard(0).entries)
 				next, _ := b.worker(t)
-				require.Nil(t, next.Handle(t.Context(), g))
+				require.Nil(t, next.Handle(t.Context(), testkit.Batch(g)))
 				w.flush(t)
 				requireOrphansOnce(t, b, g)
 			})
@@ -325,7 +326,7 @@ func TestOpenClaimsThatDoNotFitStopTheShard(t *testing.T) {
 			}
 			p, w := b.worker(t)
 			w.fate = fates()
-			requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassBroken, false)
+			requireClass(t, p.Handle(t.Context(), testkit.Batch(g)), 20, hongbao.ClassBroken, false)
 			require.Zero(t, w.sends)
 			require.Equal(t, 1, b.store.open(0))
 		})
@@ -368,7 +369,7 @@ func TestLookingBackPassesOverStrangers(t *testing.T) {
 			g, zombie := orphan(t, b, 20, f)
 			strangers(t, b)
 			p, _ := forgetful(t, b)
-			require.Nil(t, p.Handle(t.Context(), g))
+			require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 			zombie.flush(t)
 			requireOrphansOnce(t, b, g)
 		})
@@ -383,7 +384,7 @@ func TestAnUndecidableClaimFailsItsOwnGrantsOnly(t *testing.T) {
 	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, 6)) // as if retention had deleted the place of the batch
 	more := b.store.grants(0, 60, decided)
 	p, _ := forgetful(t, b)
-	errs := p.Handle(t.Context(), append(append(more[:30:30], g...), more[30:]...))
+	errs := p.Handle(t.Context(), testkit.Batch(append(append(more[:30:30], g...), more[30:]...)))
 	require.Len(t, errs, 62)
 	for i, err := range errs {
 		if i < 30 || i >= 32 {

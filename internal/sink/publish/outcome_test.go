@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"errors"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ func TestTooLargeBatchesAreHalved(t *testing.T) {
 	g := b.store.grants(0, 64, decided)
 	poison := "u37"
 	w.answer = refuseKey(poison, kafka.InvalidRecord)
-	errs := p.Handle(t.Context(), g)
+	errs := p.Handle(t.Context(), testkit.Batch(g))
 	require.Len(t, errs, 64)
 	for i, err := range errs {
 		if g[i].User != poison {
@@ -70,12 +71,12 @@ func TestLoneRefusalWaitsForAProbe(t *testing.T) {
 				return c.probe
 			}
 			g := b.store.grants(0, 4, decided)
-			requireClass(t, p.Handle(t.Context(), g), 4, c.class, c.outage)
+			requireClass(t, p.Handle(t.Context(), testkit.Batch(g)), 4, c.class, c.outage)
 			require.Positive(t, probes)
 			require.Zero(t, b.store.open(0), "all claims were released")
 			w.answer = nil
 			p.cfg.AttemptTime = b.cfg.AttemptTime
-			require.Nil(t, p.Handle(t.Context(), g))
+			require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 			requireOneCopy(t, &b.cfg, g)
 		})
 	}
@@ -88,7 +89,7 @@ func TestALimitBelowOneGrantIsBroken(t *testing.T) {
 		b := setup(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": limit}))
 		p, _ := b.worker(t)
 		g := b.store.grants(0, 4, decided)
-		requireClass(t, p.Handle(t.Context(), g), 4, hongbao.ClassBroken, false)
+		requireClass(t, p.Handle(t.Context(), testkit.Batch(g)), 4, hongbao.ClassBroken, false)
 		require.Positive(t, p.Stats().Refused)
 		require.Zero(t, b.store.open(0), "all claims were released")
 	}
@@ -117,7 +118,7 @@ func TestRealSizeLimit(t *testing.T) {
 	b := setup(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "9000"}))
 	p, _ := b.worker(t)
 	g := b.store.grants(0, 100, decided)
-	require.Nil(t, p.Handle(t.Context(), g))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 	require.Positive(t, p.Stats().Refused)
 	requireOneCopy(t, &b.cfg, g)
 }
@@ -137,9 +138,9 @@ func TestRefusalAfterAnUndecidedAnswerIsNotTrusted(t *testing.T) {
 		}
 		return nil
 	}
-	requireClass(t, p.Handle(t.Context(), g), 8, hongbao.ClassUnknown, true)
+	requireClass(t, p.Handle(t.Context(), testkit.Batch(g)), 8, hongbao.ClassUnknown, true)
 	require.Equal(t, 1, b.store.open(0), "the batch is in the log: the claim must not be released")
-	require.Nil(t, p.Handle(t.Context(), g))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 	requireOneCopy(t, &b.cfg, g)
 }
 
@@ -159,12 +160,12 @@ func TestSinkWideRefusals(t *testing.T) {
 				return nil
 			}
 			g := b.store.grants(0, 8, decided)
-			errs := p.Handle(t.Context(), g)
+			errs := p.Handle(t.Context(), testkit.Batch(g))
 			requireClass(t, errs, 8, hongbao.ClassBroken, false)
 			require.ErrorIs(t, errs[0], code)
 			require.Zero(t, b.store.open(0), "nothing was appended")
 			w.answer = nil
-			require.Nil(t, p.Handle(t.Context(), g))
+			require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 			requireOneCopy(t, &b.cfg, g)
 		})
 	}
@@ -177,7 +178,7 @@ func TestBrokerIsAway(t *testing.T) {
 	p, w := b.worker(t)
 	w.answer = func(kafka.Request) error { return errWire }
 	g := b.store.grants(0, 8, decided)
-	requireClass(t, p.Handle(t.Context(), g), 8, hongbao.ClassTransient, true)
+	requireClass(t, p.Handle(t.Context(), testkit.Batch(g)), 8, hongbao.ClassTransient, true)
 	require.Zero(t, b.store.open(0), "nothing is claimed without a producer id")
 }
 
@@ -185,7 +186,7 @@ func TestInadmissibleGrants(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p, _ := b.worker(t)
-	g := b.store.grants(0, 9, decided)
+	g := b.store.grants(0, 8, decided)
 	bad := append([]hongbao.Grant(nil), g...)
 	bad[0].User = "a b"
 	bad[1].EntryID = ""
@@ -194,11 +195,14 @@ func TestInadmissibleGrants(t *testing.T) {
 	bad[4].Seq = 0
 	bad[5].Time = time.Time{}
 	bad[6].Trace = "\n"
+	errs := p.Handle(t.Context(), testkit.BatchIn(1, bad))
+	requireClass(t, errs[:7], 7, hongbao.ClassPermanent, false)
+	require.NoError(t, errs[7])
+	requireOneCopy(t, &b.cfg, g[7:])
+
 	bad[7].Shard = 1
-	errs := p.Handle(t.Context(), bad)
-	requireClass(t, errs[:8], 8, hongbao.ClassPermanent, false)
-	require.NoError(t, errs[8])
-	requireOneCopy(t, &b.cfg, g[8:])
+	requireClass(t, p.Handle(t.Context(), testkit.BatchIn(1, bad)), 8, hongbao.ClassBroken, false)
+	requireOneCopy(t, &b.cfg, g[7:])
 }
 
 // refuseKey returns an answer function that returns code for every batch with this record key.

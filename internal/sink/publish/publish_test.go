@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"sync"
 	"testing"
 	"time"
@@ -33,11 +34,11 @@ func TestHandlePublishesEachGrantOnce(t *testing.T) {
 	first := b.store.grants(0, 250, decided)
 	second := b.store.grants(2, 10, decided) // same partition as shard 0
 	third := b.store.grants(1, 1, decided)
-	require.Nil(t, p.Handle(t.Context(), first))
-	require.Nil(t, p.Handle(t.Context(), second))
-	require.Nil(t, p.Handle(t.Context(), third))
-	require.Nil(t, p.Handle(t.Context(), first), "all grants are already done")
-	require.Nil(t, p.Handle(t.Context(), append(first[240:250:250], b.store.grants(0, 5, decided)...)),
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(first)))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(second)))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(third)))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(first)), "all grants are already done")
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(append(first[240:250:250], b.store.grants(0, 5, decided)...))),
 		"some grants are already done")
 	all := b.store.shard(0).entries
 	requireOneCopy(t, &b.cfg, all[0].Grants, all[1].Grants, second, third)
@@ -52,7 +53,7 @@ func TestHandleTakesAGrantTwiceInOneCall(t *testing.T) {
 	b := setup(t)
 	p, _ := b.worker(t)
 	g := b.store.grants(0, 3, decided)
-	require.Nil(t, p.Handle(t.Context(), []hongbao.Grant{g[2], g[0], g[0], g[1], g[2]}))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch([]hongbao.Grant{g[2], g[0], g[0], g[1], g[2]})))
 	requireOneCopy(t, &b.cfg, g)
 }
 
@@ -75,9 +76,9 @@ func TestUndecidedAnswers(t *testing.T) {
 			p, w := b.worker(t)
 			w.fate = fates(list...)
 			g := b.store.grants(0, 20, decided)
-			require.Nil(t, p.Handle(t.Context(), g))
+			require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 			more := b.store.grants(0, 20, decided)
-			require.Nil(t, p.Handle(t.Context(), more))
+			require.Nil(t, p.Handle(t.Context(), testkit.Batch(more)))
 			w.flush(t)
 			require.Equal(t, len(list), w.fired)
 			require.EqualValues(t, len(list), p.Stats().Resends)
@@ -95,14 +96,14 @@ func TestOutageKeepsTheClaimAndDropsTheSession(t *testing.T) {
 			p, w := b.worker(t)
 			g := b.store.grants(0, 20, decided)
 			w.fate = func() fate { return f }
-			requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassUnknown, true)
+			requireClass(t, p.Handle(t.Context(), testkit.Batch(g)), 20, hongbao.ClassUnknown, true)
 			require.Positive(t, w.fired)
 			require.Equal(t, 1, b.store.open(0))
 			require.Nil(t, p.slots[0].session)
 			w.fate = nil
 			other := b.store.grants(2, 20, decided) // another shard of the partition, while the claim is open
-			require.Nil(t, p.Handle(t.Context(), other))
-			require.Nil(t, p.Handle(t.Context(), g))
+			require.Nil(t, p.Handle(t.Context(), testkit.Batch(other)))
+			require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 			require.Zero(t, b.store.open(0))
 			require.EqualValues(t, 1, p.Stats().SentAgain)
 			requireOneCopy(t, &b.cfg, g, other)
@@ -117,10 +118,10 @@ func TestHeldClaimsAreLeftAlone(t *testing.T) {
 	g := b.store.grants(0, 3, decided)
 	ctx, cancel := context.WithCancel(t.Context())
 	w.fate = func() fate { cancel(); return lost }
-	requireClass(t, p.Handle(ctx, g), 3, hongbao.ClassUnknown, true)
+	requireClass(t, p.Handle(ctx, testkit.Batch(g)), 3, hongbao.ClassUnknown, true)
 	w.fate = nil
 	b.store.held = 1
-	errs := p.Handle(t.Context(), g)
+	errs := p.Handle(t.Context(), testkit.Batch(g))
 	requireClass(t, errs, 3, hongbao.ClassTransient, false)
 	require.True(t, hongbao.IsWaiting(errs[0]), "it costs no attempt")
 	require.Nil(t, p.slots[0].session, "the answer may be to a repeated call whose first run stored the claim")
@@ -132,11 +133,11 @@ func TestNothingIsSentAfterTheLeaseOrTheClaimIsTooOld(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		p, w := b.worker(t)
-		require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 1, decided)))
+		require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 1, decided))))
 		w.fate = fates()
 		ctx, cancel := context.WithCancel(t.Context())
 		b.store.granted = func(stream.Claim) { cancel() }
-		requireClass(t, p.Handle(ctx, b.store.grants(0, 2, decided)), 2, hongbao.ClassUnknown, true)
+		requireClass(t, p.Handle(ctx, testkit.Batch(b.store.grants(0, 2, decided))), 2, hongbao.ClassUnknown, true)
 		require.Zero(t, w.sends)
 		require.Equal(t, 1, b.store.open(0))
 	})
@@ -148,7 +149,7 @@ func TestNothingIsSentAfterTheLeaseOrTheClaimIsTooOld(t *testing.T) {
 		b.store.granted = func(stream.Claim) { // the process sleeps
 			p.now = func() time.Time { return time.Now().Round(0).Add(p.cfg.MaxClaimAge + time.Second) }
 		}
-		requireClass(t, p.Handle(t.Context(), b.store.grants(0, 2, decided)), 2, hongbao.ClassUnknown, true)
+		requireClass(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 2, decided))), 2, hongbao.ClassUnknown, true)
 		require.Zero(t, w.sends)
 		require.EqualValues(t, 1, p.Stats().Stale)
 		require.Nil(t, p.slots[0].session)
@@ -168,15 +169,15 @@ func TestWaitingForThePartitionIsNoFailureOfAGrant(t *testing.T) {
 		<-leave
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { assert.Nil(t, p.Handle(t.Context(), first)) })
+	wg.Go(func() { assert.Nil(t, p.Handle(t.Context(), testkit.Batch(first))) })
 	<-inside
 	b.store.granted = nil
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	requireClass(t, p.Handle(ctx, second), 3, hongbao.ClassTransient, true)
+	requireClass(t, p.Handle(ctx, testkit.Batch(second)), 3, hongbao.ClassTransient, true)
 	close(leave)
 	wg.Wait()
-	require.Nil(t, p.Handle(t.Context(), second))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(second)))
 	requireOneCopy(t, &b.cfg, first, second)
 }
 
@@ -186,11 +187,11 @@ func TestSendThatTheCallCutsShortIsNoFailureOfAGrant(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p, w := b.worker(t)
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 1, decided)), "the session is open now")
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 1, decided))), "the session is open now")
 	w.fate = func() fate { return lost }
 	g := b.store.grants(0, 3, decided)
 	ctx, cancel := context.WithTimeout(t.Context(), hopeless)
 	defer cancel()
-	requireClass(t, p.Handle(ctx, g), 3, hongbao.ClassUnknown, true)
+	requireClass(t, p.Handle(ctx, testkit.Batch(g)), 3, hongbao.ClassUnknown, true)
 	require.Positive(t, w.fired)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/knob"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // maxIdleRounds limits the consecutive rounds in which Handle settles no grant.
@@ -84,8 +86,11 @@ func (p *Publisher) newClaimID() string {
 // campaign is unknown, its coupon has no code, or the broker refuses it although it accepts a record as large as any
 // grant. Conflict: retention has deleted the place where a batch would be. Broken: the topic and the claims contradict
 // each other, or the broker refuses everything.
-func (p *Publisher) Handle(ctx context.Context, grants []hongbao.Grant) []error {
-	c := newCall(grants, p.cfg.BatchGrants)
+func (p *Publisher) Handle(ctx context.Context, b hongbao.Batch) []error {
+	if err := stream.CheckBatch(&b); err != nil {
+		return slices.Repeat([]error{err}, len(b.Grants))
+	}
+	c := newCall(&b, p.cfg.BatchGrants)
 	if len(c.left) == 0 {
 		return c.result()
 	}
@@ -93,7 +98,7 @@ func (p *Publisher) Handle(ctx context.Context, grants []hongbao.Grant) []error 
 		c.fail(err)
 		return c.result()
 	}
-	s := &p.slots[p.Partition(c.shard)]
+	s := &p.slots[p.Partition(c.in.Shard)]
 	if !s.lock(ctx) {
 		c.fail(hongbao.Outagef(hongbao.ClassTransient, "waiting for %s, which other shards use: %w", p.where(s.partition),
 			ctx.Err()))

@@ -31,7 +31,7 @@ func (p *Publisher) nextBatch(ctx context.Context, s *slot, c *call) (*push, err
 	if err != nil {
 		return nil, err
 	}
-	if err := p.checkEpoch(ctx, c.shard, open); err != nil {
+	if err := p.checkEpoch(ctx, c.in, open); err != nil {
 		s.keep(open)
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (p *Publisher) nextBatch(ctx context.Context, s *slot, c *call) (*push, err
 
 // claim stores the claim of the batch. If the answer is granted, the worker may send the batch.
 func (p *Publisher) claim(ctx context.Context, c *call, b *push) (*stream.ClaimAnswer, error) {
-	answer, err := p.claims.Claim(ctx, c.shard, b.claim.ID, b.claim.Events, b.claim.Payload)
+	answer, err := p.claims.Claim(ctx, c.in, b.claim.ID, b.claim.Events, b.claim.Payload)
 	if err != nil {
 		return nil, fmt.Errorf("claiming %d grants for %s: %w", b.st.count(), p.where(b.st.partition), err)
 	}
@@ -147,13 +147,13 @@ func (p *Publisher) undecided(s *slot, sent sendResult) error {
 
 // completeClaim marks the claim's events done. It returns false if another worker has taken over the claim.
 func (p *Publisher) completeClaim(ctx context.Context, c *call, claim *stream.Claim) (bool, error) {
-	err := p.claims.Complete(ctx, c.shard, *claim)
+	err := p.claims.Complete(ctx, c.in, *claim)
 	if errors.Is(err, stream.ErrFenced) {
 		p.count.lost.Add(1)
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("completing claim %s of shard %d: %w", claim.ID, c.shard, err)
+		return false, fmt.Errorf("completing claim %s of shard %d: %w", claim.ID, c.in.Shard, err)
 	}
 	c.settle(claim.Events, nil)
 	return true, nil
@@ -162,13 +162,13 @@ func (p *Publisher) completeClaim(ctx context.Context, c *call, claim *stream.Cl
 // releaseClaim removes the claim of a batch that is certainly not in the log. It returns false if another worker has
 // taken over the claim.
 func (p *Publisher) releaseClaim(ctx context.Context, c *call, claim *stream.Claim) (bool, error) {
-	err := p.claims.Release(ctx, c.shard, *claim)
+	err := p.claims.Release(ctx, c.in, *claim)
 	if errors.Is(err, stream.ErrFenced) {
 		p.count.lost.Add(1)
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("releasing claim %s of shard %d: %w", claim.ID, c.shard, err)
+		return false, fmt.Errorf("releasing claim %s of shard %d: %w", claim.ID, c.in.Shard, err)
 	}
 	return true, nil
 }

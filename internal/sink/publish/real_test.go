@@ -58,11 +58,11 @@ func TestKafkaJudgesCopies(t *testing.T) {
 			t.Parallel()
 			b := real(t, testkit.Kafka(t))
 			p, w := b.worker(t)
-			require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
+			require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 20, decided))))
 			w.fate = fates(list...)
 			g := b.store.grants(0, 20, decided)
-			require.Nil(t, p.Handle(t.Context(), g))
-			require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
+			require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
+			require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 20, decided))))
 			w.flush(t)
 			require.Equal(t, len(list), w.fired)
 			x := b.store.shard(0).entries
@@ -81,7 +81,7 @@ func TestKafkaLookBack(t *testing.T) {
 			g, zombie := orphan(t, b, 20, f)
 			strangers(t, b)
 			p, _ := forgetful(t, b)
-			require.Nil(t, p.Handle(t.Context(), g))
+			require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 			s := p.Stats()
 			require.EqualValues(t, 1, s.FoundInLog+s.LetGo)
 			zombie.flush(t)
@@ -94,10 +94,10 @@ func TestKafkaGapIsLookedBackAt(t *testing.T) {
 	t.Parallel()
 	b := real(t, testkit.Kafka(t))
 	p, _ := b.worker(t)
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 5, decided))))
 	p.slots[0].session.sequence += 100 // creates a gap, as if the broker had lost the end of its log
 	g := b.store.grants(0, 5, decided)
-	require.Nil(t, p.Handle(t.Context(), g))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 	require.EqualValues(t, 1, p.Stats().LetGo)
 	requireOneCopy(t, &b.cfg, b.store.shard(0).entries[0].Grants, g)
 }
@@ -113,19 +113,19 @@ func TestKafkaTakeoverWhileTheOwnerIsPaused(t *testing.T) {
 			if old {
 				other.expiration.Store(0)
 			}
-			require.Nil(t, owner.Handle(t.Context(), b.store.grants(0, 20, decided)))
+			require.Nil(t, owner.Handle(t.Context(), testkit.Batch(b.store.grants(0, 20, decided))))
 			g := b.store.grants(0, 20, decided)
 			took := false
 			b.store.granted = func(stream.Claim) {
 				if !took {
 					took = true
-					require.Nil(t, other.Handle(t.Context(), g))
+					require.Nil(t, other.Handle(t.Context(), testkit.Batch(g)))
 				}
 			}
-			require.Nil(t, owner.Handle(t.Context(), g))
+			require.Nil(t, owner.Handle(t.Context(), testkit.Batch(g)))
 			require.EqualValues(t, 1, other.Stats().TakenOver)
 			next := b.store.grants(0, 20, decided)
-			require.Nil(t, owner.Handle(t.Context(), next))
+			require.Nil(t, owner.Handle(t.Context(), testkit.Batch(next)))
 			require.EqualValues(t, 3, owner.Stats().Sessions,
 				"the first was discarded after the takeover, the second after its claim found the events done")
 			requireOneCopy(t, &b.cfg, b.store.shard(0).entries[0].Grants, g, next)
@@ -139,20 +139,20 @@ func TestKafkaSwallowedAnswerOnTheWire(t *testing.T) {
 	b := real(t, broker)
 	b.cfg.Brokers = []string{broker.Proxy.Addr}
 	p, _ := b.worker(t)
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 20, decided))))
 	broker.Proxy.SwallowAnswers(1, isProduce)
 	g := b.store.grants(0, 20, decided)
-	require.Nil(t, p.Handle(t.Context(), g))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 	require.Equal(t, 1, broker.Proxy.Fired().Swallowed)
 	require.EqualValues(t, 1, p.Stats().Resends)
 
 	broker.Proxy.SwallowAnswers(1000, isProduce) // this time until AttemptTime is over
 	outage := b.store.grants(0, 20, decided)
-	errs := p.Handle(t.Context(), outage)
+	errs := p.Handle(t.Context(), testkit.Batch(outage))
 	requireClass(t, errs, 20, hongbao.ClassUnknown, true)
 	broker.Proxy.SwallowAnswers(0, nil)
 	require.Greater(t, broker.Proxy.Fired().Swallowed, 1)
-	require.Nil(t, p.Handle(t.Context(), outage))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(outage)))
 	requireOneCopy(t, &b.cfg, b.store.shard(0).entries[0].Grants, g, outage)
 }
 
@@ -173,7 +173,7 @@ func TestASlowFetchEndsNoScan(t *testing.T) {
 	b := real(t, broker)
 	b.cfg.Brokers = []string{broker.Proxy.Addr}
 	p, _ := b.worker(t)
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 20, decided))))
 	cfg := b.cfg
 	cfg.AttemptTime = time.Second
 	log, err := NewLog(cfg)
@@ -203,7 +203,7 @@ func TestKafkaBrokerKilledBetweenSendAndComplete(t *testing.T) {
 	b.cfg.AttemptTime = 20 * time.Second
 	p, _ := b.worker(t)
 	longAgo := time.Now().Add(-49 * time.Hour)
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, longAgo)))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 20, longAgo))))
 	down := hongbao.Errorf(hongbao.ClassUnknown, "the worker died")
 	killed := false
 	b.store.fault = func(op string) (error, error) {
@@ -214,11 +214,11 @@ func TestKafkaBrokerKilledBetweenSendAndComplete(t *testing.T) {
 		return errors.Join(down, broker.Kill()), nil
 	}
 	g := b.store.grants(0, 20, longAgo)
-	require.Len(t, p.Handle(t.Context(), g), 20)
+	require.Len(t, p.Handle(t.Context(), testkit.Batch(g)), 20)
 	require.True(t, killed)
 	require.NoError(t, broker.Restart())
 	other, _ := b.worker(t)
-	require.Nil(t, other.Handle(t.Context(), g))
+	require.Nil(t, other.Handle(t.Context(), testkit.Batch(g)))
 	require.EqualValues(t, 1, other.Stats().SentAgain)
 
 	// Now the broker is killed before the request. The request is retried until the broker is back.
@@ -235,7 +235,7 @@ func TestKafkaBrokerKilledBetweenSendAndComplete(t *testing.T) {
 		b.store.granted = nil
 	}
 	next := b.store.grants(0, 20, longAgo)
-	require.Nil(t, other.Handle(t.Context(), next))
+	require.Nil(t, other.Handle(t.Context(), testkit.Batch(next)))
 	restarted.Wait()
 	require.Positive(t, other.Stats().Resends)
 	requireOneCopy(t, &b.cfg, b.store.shard(0).entries[0].Grants, g, next)
@@ -247,7 +247,7 @@ func TestKafkaTopicDeletedAndMadeAgain(t *testing.T) {
 	b := real(t, broker)
 	b.cfg.AttemptTime = 2 * time.Second
 	p, _ := b.worker(t)
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 20, decided))))
 	_, err := p.client.DeleteTopics(t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{b.cfg.Topic}})
 	require.NoError(t, err)
 	testkit.Eventually(t, 30*time.Second, func() bool {
@@ -255,22 +255,22 @@ func TestKafkaTopicDeletedAndMadeAgain(t *testing.T) {
 		return outcomeOf(err) == absent
 	}, "the topic is gone")
 	g := b.store.grants(0, 20, decided)
-	requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassBroken, false)
+	requireClass(t, p.Handle(t.Context(), testkit.Batch(g)), 20, hongbao.ClassBroken, false)
 	require.Zero(t, b.store.open(0), "the claim was released, because nothing was appended")
 	// A session of a worker that has not noticed the deletion.
 	session := &session{numbers: numbers{producer: 1 << 40}, end: 20, known: time.Now()}
 	require.NoError(t, broker.CreateTopic(t.Context(), b.cfg.Topic, 2, nil))
 	fresh, _ := b.worker(t)
 	fresh.slots[0].session = session
-	errs := fresh.Handle(t.Context(), g)
+	errs := fresh.Handle(t.Context(), testkit.Batch(g))
 	requireClass(t, errs, 20, hongbao.ClassBroken, false)
 	require.ErrorContains(t, errs[0], "went back")
-	require.Nil(t, fresh.Handle(t.Context(), g), "after the report, the batch is appended to the new log")
+	require.Nil(t, fresh.Handle(t.Context(), testkit.Batch(g)), "after the report, the batch is appended to the new log")
 	next := b.store.grants(0, 20, decided)
-	errs = p.Handle(t.Context(), next)
+	errs = p.Handle(t.Context(), testkit.Batch(next))
 	requireClass(t, errs, 20, hongbao.ClassBroken, false)
 	require.ErrorContains(t, errs[0], "went back", "the first worker reports it, too")
-	require.Nil(t, p.Handle(t.Context(), next), "and continues")
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(next)), "and continues")
 	requireOneCopy(t, &b.cfg, g, next)
 }
 
@@ -283,8 +283,8 @@ func TestKafkaScanIsQuick(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for range n / 10_000 {
-		require.Nil(t, p.Handle(ctx, b.store.grants(0, 5_000, decided)))
-		require.Nil(t, p.Handle(ctx, b.store.grants(1, 5_000, decided)))
+		require.Nil(t, p.Handle(ctx, testkit.Batch(b.store.grants(0, 5_000, decided))))
+		require.Nil(t, p.Handle(ctx, testkit.Batch(b.store.grants(1, 5_000, decided))))
 	}
 	pushed := time.Since(start)
 	start = time.Now()

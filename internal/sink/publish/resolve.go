@@ -13,9 +13,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// clockSlack is the tolerated clock difference to the worker that stored a batch.
-const clockSlack = 5 * time.Minute
-
 var errGone = errors.New("entries of the batch are not in the stream any more")
 
 // resolve finishes an open claim that this worker has taken over. If it returns nil, the claim was completed or
@@ -29,7 +26,7 @@ func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim stream.
 		return p.lookBack(ctx, s, c, &claimed{st, claim})
 	}
 	born := p.now()
-	grants, err := p.rebuild(ctx, c.shard, &st)
+	grants, err := p.rebuild(ctx, c.in, &st)
 	if errors.Is(err, errGone) {
 		return p.lookBack(ctx, s, c, &claimed{st, claim})
 	}
@@ -95,17 +92,17 @@ func (l *Log) readStored(partition int, claim *stream.Claim) (stored, error) {
 // remembered reports whether the brokers certainly still remember the producer of the batch.
 func (p *Publisher) remembered(st *stored) bool {
 	age := p.now().Sub(time.UnixMilli(st.ms))
-	return age > -clockSlack && age < time.Duration(p.expiration.Load())/2
+	return age > -stream.ClockSkew && age < time.Duration(p.expiration.Load())/2
 }
 
 // rebuild reads the batch's grants from the stream, in their original order, and adds their codes, which never change.
 // It returns errGone if a grant is missing.
-func (p *Publisher) rebuild(ctx context.Context, shard int, st *stored) ([]hongbao.Grant, error) {
+func (p *Publisher) rebuild(ctx context.Context, in stream.Opening, st *stored) ([]hongbao.Grant, error) {
 	grants := make([]hongbao.Grant, 0, st.count())
 	for _, r := range st.runs {
-		entries, err := p.entries.Entries(ctx, shard, r.firstEntry, r.lastEntry)
+		entries, err := p.entries.Entries(ctx, in, r.firstEntry, r.lastEntry)
 		if err != nil {
-			return nil, fmt.Errorf("reading entries %s to %s of shard %d: %w", r.firstEntry, r.lastEntry, shard, err)
+			return nil, fmt.Errorf("reading entries %s to %s of shard %d: %w", r.firstEntry, r.lastEntry, in.Shard, err)
 		}
 		next := r.First
 		for i := range entries {
@@ -113,7 +110,7 @@ func (p *Publisher) rebuild(ctx context.Context, shard int, st *stored) ([]hongb
 				if g.Seq < r.First || g.Seq > r.Last {
 					continue
 				}
-				if g.Seq != next || g.Shard != shard {
+				if g.Seq != next || g.Shard != in.Shard {
 					return nil, errGone
 				}
 				grants = append(grants, g)

@@ -2,6 +2,7 @@ package publish
 
 import (
 	"errors"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"sync/atomic"
 	"testing"
 
@@ -17,14 +18,14 @@ func TestScanCountsWhatIsNotOurs(t *testing.T) {
 	b := setup(t)
 	p, _ := b.worker(t)
 	g := b.store.grants(0, 150, decided)
-	require.Nil(t, p.Handle(t.Context(), g))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 	foreign := strangers(t, b)
 	cfg := b.cfg
 	cfg.Deployment = "d2"
 	other, err := New(cfg, newStore(), newStore())
 	require.NoError(t, err)
 	defer other.Close()
-	require.Nil(t, other.Handle(t.Context(), newStore().grants(1, 3, decided)))
+	require.Nil(t, other.Handle(t.Context(), testkit.Batch(newStore().grants(1, 3, decided))))
 	headers, value := messageOf(t, &g[0])
 	writeBroken(t, b, headers[:8], g[0].User, value) // the last header is missing
 
@@ -50,7 +51,7 @@ func TestScanCountsWhatIsNotOurs(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, again.Events+again.Foreign+again.Malformed)
 	more := b.store.grants(0, 2, decided)
-	require.Nil(t, p.Handle(t.Context(), more))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(more)))
 	var n atomic.Int64
 	_, err = p.Scan(t.Context(), report.Next, func(int, int64, topic.Event) error { n.Add(1); return nil })
 	require.NoError(t, err)
@@ -74,7 +75,7 @@ func TestScanHaltsOutsideTheLog(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p, _ := b.worker(t)
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 10, decided)))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 10, decided))))
 	fn := func(int, int64, topic.Event) error { return nil }
 	_, err := p.Scan(t.Context(), []int64{12, 0}, fn)
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "beyond the end: %v", err)
@@ -92,7 +93,7 @@ func TestScanEndsWithTheErrorOfItsReader(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p, _ := b.worker(t)
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 10, decided)))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 10, decided))))
 	enough := errors.New("enough")
 	n := 0
 	_, err := p.Scan(t.Context(), nil, func(int, int64, topic.Event) error {

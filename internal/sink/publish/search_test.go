@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ func longLog(t *testing.T, f fate) (*bench, []hongbao.Grant, *wire) {
 	g, zombie := orphan(t, b, 20, f)
 	p, _ := b.worker(t)
 	for range 40 {
-		require.Nil(t, p.Handle(t.Context(), b.store.grants(2, 100, decided)))
+		require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(2, 100, decided))))
 	}
 	return b, g, zombie
 }
@@ -41,7 +42,7 @@ func TestLookingBackGoesOnWhereItStopped(t *testing.T) {
 				ctx, stop = context.WithCancel(t.Context())
 				defer stop()
 				left = 4
-				return p.Handle(ctx, g)
+				return p.Handle(ctx, testkit.Batch(g))
 			}
 			w.answer = func(r kafka.Request) error {
 				if r, ok := r.(*fetch.Request); ok {
@@ -102,7 +103,7 @@ func TestLookingBackLongerThanAClaimIsGoodFor(t *testing.T) {
 		}
 		return nil
 	}
-	require.Nil(t, p.Handle(t.Context(), g))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 	require.Equal(t, 8, slow)
 	s := p.Stats()
 	require.EqualValues(t, 1, s.LetGo)
@@ -130,17 +131,17 @@ func TestLogThatShrankWhileLookingBack(t *testing.T) {
 		}
 		return nil
 	}
-	requireClass(t, p.Handle(ctx, g), 20, hongbao.ClassTransient, true)
+	requireClass(t, p.Handle(ctx, testkit.Batch(g)), 20, hongbao.ClassTransient, true)
 	require.NoError(t, b.broker.DeleteTopic(testTopic))
 	require.NoError(t, b.broker.CreateTopic(testTopic, 2, nil))
 	fresh, _ := b.worker(t)
-	require.Nil(t, fresh.Handle(t.Context(), b.store.grants(2, 20, decided)),
+	require.Nil(t, fresh.Handle(t.Context(), testkit.Batch(b.store.grants(2, 20, decided))),
 		"the new log ends after the noted offset and before the last one that was read")
 	w.answer = nil
-	errs := p.Handle(t.Context(), g)
+	errs := p.Handle(t.Context(), testkit.Batch(g))
 	requireClass(t, errs, 20, hongbao.ClassBroken, false)
 	require.ErrorContains(t, errs[0], "went back")
-	require.Nil(t, p.Handle(t.Context(), g))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 	require.EqualValues(t, 1, p.Stats().LetGo)
 	zombie.flushQuietly()
 	entries := b.store.shard(2).entries

@@ -137,9 +137,9 @@ func (p *Publisher) sendFence(ctx context.Context, s *slot, open *session, what 
 // checkEpoch returns an error if the ledger has a later epoch of the shard than the batch. Two cases are safe. A
 // session that is older than the fence of the new epoch has sent a record, so it was fenced. A newer session reads the
 // new epoch here before its first claim.
-func (p *Publisher) checkEpoch(ctx context.Context, shard int, open *session) error {
-	epoch, ok := stream.EpochOf(ctx)
-	if p.cfg.Epoch == nil || !ok || open.asked[shard] {
+func (p *Publisher) checkEpoch(ctx context.Context, in stream.Opening, open *session) error {
+	shard, epoch := in.Shard, in.Epoch
+	if p.cfg.Epoch == nil || open.asked[shard] {
 		return nil
 	}
 	latest, err := p.cfg.Epoch(ctx, shard)

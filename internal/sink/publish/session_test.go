@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,15 +19,15 @@ func TestSessionIsAbandonedWhenAClaimWasTakenOver(t *testing.T) {
 	b := setup(t)
 	p, w := b.worker(t)
 	other, _ := b.worker(t)
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 20, decided))))
 	g := b.store.grants(0, 20, decided)
 	ctx, cancel := context.WithCancel(t.Context())
 	w.fate = func() fate { cancel(); return lost } // the lease ends before the batch is sent
-	requireClass(t, p.Handle(ctx, g), 20, hongbao.ClassUnknown, true)
+	requireClass(t, p.Handle(ctx, testkit.Batch(g)), 20, hongbao.ClassUnknown, true)
 	w.fate = nil
-	require.Nil(t, other.Handle(t.Context(), g), "the successor uses the sequence")
+	require.Nil(t, other.Handle(t.Context(), testkit.Batch(g)), "the successor uses the sequence")
 	next := b.store.grants(0, 20, decided)
-	require.Nil(t, p.Handle(t.Context(), next))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(next)))
 	requireOneCopy(t, &b.cfg, b.store.shard(0).entries[0].Grants, g, next)
 }
 
@@ -37,17 +38,17 @@ func TestWithoutTheSessionRuleAnEventIsLost(t *testing.T) {
 	b := setup(t)
 	p, w := b.worker(t)
 	other, _ := b.worker(t)
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 20, decided))))
 	g := b.store.grants(0, 20, decided)
 	kept := *p.slots[0].session
 	ctx, cancel := context.WithCancel(t.Context())
 	w.fate = func() fate { cancel(); return lost }
-	requireClass(t, p.Handle(ctx, g), 20, hongbao.ClassUnknown, true)
+	requireClass(t, p.Handle(ctx, testkit.Batch(g)), 20, hongbao.ClassUnknown, true)
 	w.fate = nil
-	require.Nil(t, other.Handle(t.Context(), g))
+	require.Nil(t, other.Handle(t.Context(), testkit.Batch(g)))
 	p.slots[0].session = &kept // violates the rule
 	next := b.store.grants(0, 20, decided)
-	require.Nil(t, p.Handle(t.Context(), next), "no error shows the loss")
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(next)), "no error shows the loss")
 	content := topicContent(t, &b.cfg)
 	require.Empty(t, content[next[0].EventID()])
 }
@@ -78,12 +79,12 @@ func TestEveryFailureOfTheClaimsDropsTheSession(t *testing.T) {
 				return down, nil
 			}
 			g := b.store.grants(0, 20, decided)
-			requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassUnknown, false)
+			requireClass(t, p.Handle(t.Context(), testkit.Batch(g)), 20, hongbao.ClassUnknown, false)
 			require.Equal(t, 1, fired)
 			require.Nil(t, p.slots[0].session)
 			other := b.store.grants(2, 20, decided)
-			require.Nil(t, p.Handle(t.Context(), other))
-			require.Nil(t, p.Handle(t.Context(), g))
+			require.Nil(t, p.Handle(t.Context(), testkit.Batch(other)))
+			require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 			requireOneCopy(t, &b.cfg, g, other)
 		})
 	}
@@ -101,14 +102,14 @@ func TestTakeoverWhileTheOwnerIsPausedBetweenClaimAndSend(t *testing.T) {
 			return
 		}
 		took = true
-		require.Nil(t, other.Handle(t.Context(), g))
+		require.Nil(t, other.Handle(t.Context(), testkit.Batch(g)))
 	}
-	require.Nil(t, owner.Handle(t.Context(), g), "the broker drops its late copy, and its complete is fenced")
+	require.Nil(t, owner.Handle(t.Context(), testkit.Batch(g)), "the broker drops its late copy, and its complete is fenced")
 	require.True(t, took)
 	require.EqualValues(t, 1, owner.Stats().Lost)
 	require.EqualValues(t, 1, other.Stats().SentAgain)
 	next := b.store.grants(0, 20, decided)
-	require.Nil(t, owner.Handle(t.Context(), next))
+	require.Nil(t, owner.Handle(t.Context(), testkit.Batch(next)))
 	requireOneCopy(t, &b.cfg, g, next)
 }
 
@@ -119,13 +120,13 @@ type claimTwice struct {
 	n int
 }
 
-func (s *claimTwice) Claim(ctx context.Context, shard int, id string, events []stream.SeqRange,
+func (s *claimTwice) Claim(ctx context.Context, in stream.Opening, id string, events []stream.SeqRange,
 	payload string) (stream.ClaimAnswer, error) {
-	a, err := s.store.Claim(ctx, shard, id, events, payload)
+	a, err := s.store.Claim(ctx, in, id, events, payload)
 	if s.n--; s.n < 0 {
 		return a, err
 	}
-	return s.store.Claim(ctx, shard, id, events, payload)
+	return s.store.Claim(ctx, in, id, events, payload)
 }
 
 // The first run of a repeated claim script stores the claim. The worker finishes this claim with the session's sequence
@@ -138,9 +139,9 @@ func TestClaimRunTwiceUsesUpTheSequence(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(p.Close)
 	g0, g1, g2 := b.store.grants(0, 1, decided), b.store.grants(0, 1, decided), b.store.grants(0, 1, decided)
-	require.Nil(t, p.Handle(t.Context(), g0))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(g0)))
 	c.n = 1
-	require.Nil(t, p.Handle(t.Context(), g1))
-	require.Nil(t, p.Handle(t.Context(), g2))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(g1)))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(g2)))
 	requireOneCopy(t, &b.cfg, g0, g1, g2)
 }

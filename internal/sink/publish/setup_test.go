@@ -193,7 +193,7 @@ func (s *store) inject(op string) (before, after error) {
 	return s.fault(op)
 }
 
-func (s *store) Claim(ctx context.Context, shard int, id string, events []stream.SeqRange,
+func (s *store) Claim(ctx context.Context, in stream.Opening, id string, events []stream.SeqRange,
 	payload string) (stream.ClaimAnswer, error) {
 	s.mu.Lock()
 	before, after := s.inject("claim")
@@ -204,7 +204,7 @@ func (s *store) Claim(ctx context.Context, shard int, id string, events []stream
 		s.mu.Unlock()
 		return stream.ClaimAnswer{}, before
 	}
-	a := s.shard(shard).claim(id, events, payload, s.held)
+	a := s.shard(in.Shard).claim(id, events, payload, s.held)
 	granted := s.granted
 	s.mu.Unlock()
 	if a.Granted() && granted != nil {
@@ -270,25 +270,25 @@ func (s *store) end(ctx context.Context, op string, shard int, c stream.Claim, d
 	return after
 }
 
-func (s *store) Complete(ctx context.Context, shard int, c stream.Claim) error {
-	return s.end(ctx, "complete", shard, c, true)
+func (s *store) Complete(ctx context.Context, in stream.Opening, c stream.Claim) error {
+	return s.end(ctx, "complete", in.Shard, c, true)
 }
 
-func (s *store) Release(ctx context.Context, shard int, c stream.Claim) error {
-	return s.end(ctx, "release", shard, c, false)
+func (s *store) Release(ctx context.Context, in stream.Opening, c stream.Claim) error {
+	return s.end(ctx, "release", in.Shard, c, false)
 }
 
-func (s *store) Entries(ctx context.Context, shard int, firstID, lastID string) ([]stream.Entry, error) {
+func (s *store) Entries(ctx context.Context, in stream.Opening, firstID, lastID string) ([]stream.Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if before, _ := s.inject("entries"); before != nil {
 		return nil, before
 	}
 	var out []stream.Entry
-	in := false
-	for _, e := range s.shard(shard).entries {
-		in = in || e.ID == firstID
-		if in {
+	found := false
+	for _, e := range s.shard(in.Shard).entries {
+		found = found || e.ID == firstID
+		if found {
 			out = append(out, e)
 		}
 		if e.ID == lastID {

@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"testing"
 	"time"
 
@@ -49,7 +50,7 @@ func TestRecordOfATracedGrabHasATraceparent(t *testing.T) {
 	p, _ := b.worker(t)
 	g := b.store.grants(0, 3, decided)
 	g[1].Trace = grabParent
-	require.Nil(t, p.Handle(t.Context(), g))
+	require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 	got := parents(t, &b.cfg)
 	require.Equal(t, map[string]string{"0-1": "", "0-2": grabParent, "0-3": ""}, got)
 	ctx := propagation.TraceContext{}.Extract(t.Context(), propagation.MapCarrier{"traceparent": got["0-2"]})
@@ -67,11 +68,11 @@ func TestBatchWithTraceparentIsSentAgain(t *testing.T) {
 	p.cfg.AttemptTime = hopeless
 	g := traced(b.store.grants(0, 20, decided))
 	w.fate = func() fate { return lost }
-	requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassUnknown, true)
+	requireClass(t, p.Handle(t.Context(), testkit.Batch(g)), 20, hongbao.ClassUnknown, true)
 	require.NotEmpty(t, first.raw)
 	other, w := b.worker(t)
 	w.answer = again.note
-	require.Nil(t, other.Handle(t.Context(), g))
+	require.Nil(t, other.Handle(t.Context(), testkit.Batch(g)))
 	require.EqualValues(t, 1, other.Stats().SentAgain)
 	require.Equal(t, first.raw[0], again.raw[0])
 	requireOneCopy(t, &b.cfg, g)

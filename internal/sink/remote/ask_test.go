@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"net"
 	"net/http"
 	"sync"
@@ -19,7 +20,7 @@ func TestCredited(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	h := newHandler(t, b, newBooks())
-	require.Nil(t, h.Handle(t.Context(), grants(3, 3)))
+	require.Nil(t, h.Handle(t.Context(), testkit.Batch(grants(3, 3))))
 	got, found, err := h.Credited(t.Context(), "rain", 3)
 	require.NoError(t, err)
 	require.True(t, found)

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"net/http"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ func TestRecordBooked(t *testing.T) {
 			sent := 0
 			if pending {
 				b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) { drop(w) })
-				require.NotNil(t, newHandler(t, b, l, func(c *Config) { c.Repeats = 0 }).Handle(t.Context(), grants(1, 1)))
+				require.NotNil(t, newHandler(t, b, l, func(c *Config) { c.Repeats = 0 }).Handle(t.Context(), testkit.Batch(grants(1, 1))))
 				require.True(t, hongbao.IsWaiting(newHandler(t, b, l, final).RecordBooked(t.Context(), g)), "its worker may be active")
 				l.died()
 				sent = b.all()

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"io"
 	"log"
 	"net"
@@ -198,17 +199,17 @@ func TestRetryAfter(t *testing.T) {
 		now := atomic.Int64{}
 		now.Store(start.UnixNano())
 		h.now = func() time.Time { return time.Unix(0, now.Load()) }
-		errs := h.Handle(t.Context(), grants(1, 5))
+		errs := h.Handle(t.Context(), testkit.Batch(grants(1, 5)))
 		for _, err := range errs {
 			require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
 			require.True(t, hongbao.IsOutage(err))
 		}
 		require.Equal(t, 1, b.all(), "no further request after the first answer")
 		b.set(nil)
-		require.True(t, hongbao.IsOutage(h.Handle(t.Context(), grants(1, 5))[0]))
+		require.True(t, hongbao.IsOutage(h.Handle(t.Context(), testkit.Batch(grants(1, 5)))[0]))
 		require.Equal(t, 1, b.all())
 		now.Add(int64(2100 * time.Millisecond)) // the remote asked for an hour; MaxRetryAfter is 2 s
-		require.Nil(t, h.Handle(t.Context(), grants(1, 5)))
+		require.Nil(t, h.Handle(t.Context(), testkit.Batch(grants(1, 5))))
 		b.holds(t, grants(1, 5))
 	}
 	require.Equal(t, 7*time.Second, retryAfter("7"))
@@ -226,14 +227,14 @@ func TestBreaker(t *testing.T) {
 		w.WriteHeader(http.StatusBadGateway)
 	})
 	h := newHandler(t, b, l, func(c *Config) { c.BreakerFailures, c.Repeats, c.Concurrency = 4, 0, 1 })
-	require.NotNil(t, h.Handle(t.Context(), grants(1, 20)))
+	require.NotNil(t, h.Handle(t.Context(), testkit.Batch(grants(1, 20))))
 	require.Equal(t, 4, b.all())
 	require.True(t, h.BreakerOpen())
-	errs := h.Handle(t.Context(), grants(1, 20))
+	errs := h.Handle(t.Context(), testkit.Batch(grants(1, 20)))
 	require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
 	require.Equal(t, 4, b.all(), "nothing is sent while the breaker is open")
 	b.set(nil)
-	require.Eventually(t, func() bool { return h.Handle(t.Context(), grants(1, 20)) == nil }, 5*time.Second,
+	require.Eventually(t, func() bool { return h.Handle(t.Context(), testkit.Batch(grants(1, 20))) == nil }, 5*time.Second,
 		10*time.Millisecond)
 	b.holds(t, grants(1, 20))
 	require.Zero(t, l.left())
@@ -247,7 +248,7 @@ func TestRefusedAltogether(t *testing.T) {
 	for _, status := range []int{401, 403, 404, 405, 413, 415} {
 		b, l := newBank(t), newBooks()
 		b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) { w.WriteHeader(status) })
-		errs := newHandler(t, b, l).Handle(t.Context(), grants(1, 2))
+		errs := newHandler(t, b, l).Handle(t.Context(), testkit.Batch(grants(1, 2)))
 		for i, err := range errs {
 			require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
 			require.True(t, hongbao.IsWaiting(err) || hongbao.IsOutage(err), "%v", err)
@@ -274,7 +275,7 @@ func TestBatchAnswers(t *testing.T) {
 			}
 			_, _ = w.Write([]byte(body))
 		})
-		require.Nil(t, h.Handle(t.Context(), grants(1, 2)), name)
+		require.Nil(t, h.Handle(t.Context(), testkit.Batch(grants(1, 2))), name)
 		b.holds(t, grants(1, 2))
 		require.Greater(t, b.all()+int(b.queries.Load()), 1, "%s: the answer was not trusted", name)
 	}
@@ -301,7 +302,7 @@ func TestTLS(t *testing.T) {
 	}
 	l := newBooks()
 	strange := h(l, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: server.TLS.Certificates})
-	for _, err := range strange.Handle(t.Context(), grants(1, 2)) {
+	for _, err := range strange.Handle(t.Context(), testkit.Batch(grants(1, 2))) {
 		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
 		var untrusted x509.UnknownAuthorityError
 		require.ErrorAs(t, err, &untrusted)
@@ -309,12 +310,12 @@ func TestTLS(t *testing.T) {
 	}
 	require.Zero(t, l.left(), "no credit is in doubt")
 	bare := h(newBooks(), &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots})
-	for _, err := range bare.Handle(t.Context(), grants(1, 2)) {
+	for _, err := range bare.Handle(t.Context(), testkit.Batch(grants(1, 2))) {
 		require.Error(t, err, "the client has no certificate")
 	}
 	require.Zero(t, b.times(), "no credit reached the remote")
 	good := h(newBooks(), &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: server.TLS.Certificates})
-	require.Nil(t, good.Handle(t.Context(), grants(1, 2)))
+	require.Nil(t, good.Handle(t.Context(), testkit.Batch(grants(1, 2))))
 	b.holds(t, grants(1, 2))
 }
 
@@ -330,7 +331,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 			w.WriteHeader(status)
 		})
 		h := newHandler(t, b, newBooks(), repeats)
-		for _, err := range h.Handle(t.Context(), grants(1, 2)) {
+		for _, err := range h.Handle(t.Context(), testkit.Batch(grants(1, 2))) {
 			require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%d: %v", status, err)
 		}
 		require.Positive(t, redirects.Load())
@@ -359,7 +360,7 @@ func TestTraceparentGoesAlong(t *testing.T) {
 	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	list := grants(1, 2)
 	list[0].Trace = trace
-	require.Nil(t, h.Handle(t.Context(), list))
+	require.Nil(t, h.Handle(t.Context(), testkit.Batch(list)))
 	mu.Lock()
 	defer mu.Unlock()
 	require.Equal(t, map[string][]string{"u1": {trace, trace}, "u2": {"", ""}}, parents)

@@ -16,12 +16,12 @@ type Ledger interface {
 	// same grants if they are in quarantine: those that are aside are neither requested nor recorded. before has the
 	// rows that were already pending; a row with Taken set now belongs to this call. After an error nothing was stored,
 	// unless its class is Unknown.
-	Begin(ctx context.Context, call payment.CreditCall, grants []hongbao.Grant) (held []payment.AlreadyInLedger,
+	Begin(ctx context.Context, call payment.CreditCall, b hongbao.Batch) (held []payment.AlreadyInLedger,
 		before []payment.Pending, err error)
 	// Record durably records grants that the remote has certainly credited, and deletes their pending rows. It returns
 	// nil if all were recorded. Otherwise it returns one error for each grant, which is nil for a recorded grant. A
 	// repeat changes nothing.
-	Record(ctx context.Context, grants []hongbao.Grant) []error
+	Record(ctx context.Context, b hongbao.Batch) []error
 	// Forget deletes the pending rows of a batch; if asked is set, only rows with this Asked. Call it only for credits
 	// that are certainly not booked.
 	Forget(ctx context.Context, batch int64, asked time.Time, grants []hongbao.Grant) error

@@ -43,7 +43,7 @@ func newBooks() *fakeLedger {
 func testKey(g *hongbao.Grant) string { return Key("prod", g.Campaign, g.Packet) }
 
 func (b *fakeLedger) Begin(
-	_ context.Context, call payment.CreditCall, grants []hongbao.Grant,
+	_ context.Context, call payment.CreditCall, batch hongbao.Batch,
 ) (held []payment.AlreadyInLedger, before []payment.Pending, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -51,7 +51,7 @@ func (b *fakeLedger) Begin(
 		return nil, nil, b.unread
 	}
 	now := time.Now()
-	for _, g := range grants {
+	for _, g := range batch.Grants {
 		key := testKey(&g)
 		if has := b.recorded(&g); has != nil {
 			held = append(held, payment.AlreadyInLedger{Grant: *has})
@@ -103,7 +103,8 @@ func (b *fakeLedger) Forget(_ context.Context, batch int64, asked time.Time, gra
 	return nil
 }
 
-func (b *fakeLedger) Record(_ context.Context, grants []hongbao.Grant) []error {
+func (b *fakeLedger) Record(_ context.Context, batch hongbao.Batch) []error {
+	grants := batch.Grants
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.calls++

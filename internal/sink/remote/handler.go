@@ -16,6 +16,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // Handler credits grants at the remote. Its methods are safe for concurrent use.
@@ -101,15 +102,18 @@ type item struct {
 
 // Handle credits the grants at the remote and records them in the ledger. A nil error means that both were confirmed.
 // Grants without a value need no credit: they are only recorded.
-func (h *Handler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
-	errs := make([]error, len(grants))
+func (h *Handler) Handle(ctx context.Context, b hongbao.Batch) []error {
+	if err := stream.CheckBatch(&b); err != nil {
+		return slices.Repeat([]error{err}, len(b.Grants))
+	}
+	grants, errs := b.Grants, make([]error, len(b.Grants))
 	items, free := h.sort(ctx, grants, errs)
-	h.record(ctx, free)
+	h.record(ctx, b.Epoch, free)
 	size := maxBlind
 	if h.cfg.idempotent() {
 		size = maxBegun
 	}
-	h.each(len(items), size, func(first, last int) { h.settle(ctx, items[first:last]) })
+	h.each(len(items), size, func(first, last int) { h.settle(ctx, b.Epoch, items[first:last]) })
 	byKey := make(map[string]error, len(items))
 	for _, it := range slices.Concat(items, free) {
 		errs[it.index] = it.err

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"net"
 	"net/http"
 	"slices"
@@ -26,8 +27,8 @@ func TestEveryGrantOnce(t *testing.T) {
 			b.notIdempotent = true // it has no idempotency: it would book every request
 			h := newHandler(t, b, l, change)
 			all := grants(1, 100)
-			require.Nil(t, h.Handle(t.Context(), append(slices.Clone(all), all[3])))
-			require.Nil(t, h.Handle(t.Context(), all), "a repeat is harmless")
+			require.Nil(t, h.Handle(t.Context(), testkit.Batch(append(slices.Clone(all), all[3]))))
+			require.Nil(t, h.Handle(t.Context(), testkit.Batch(all)), "a repeat is harmless")
 			b.holds(t, all)
 			require.Zero(t, l.left())
 			require.LessOrEqual(t, b.times(), 1)
@@ -101,7 +102,7 @@ func TestAppliedAndAnsweredWrong(t *testing.T) {
 					b.say(w, 200, c)
 				})
 				h := newHandler(t, b, l, change, patience(name))
-				require.Nil(t, h.Handle(t.Context(), grants(1, 3)))
+				require.Nil(t, h.Handle(t.Context(), testkit.Batch(grants(1, 3))))
 				b.holds(t, grants(1, 3))
 				require.Zero(t, l.left())
 				require.GreaterOrEqual(t, b.all()+int(b.queries.Load()), 6, "no wrong answer was trusted")
@@ -114,7 +115,7 @@ func TestAppliedAndAnsweredWrong(t *testing.T) {
 			b.set(func(w http.ResponseWriter, r *http.Request, c credit) { answer(b, w, r, b.book(c)) })
 			h := newHandler(t, b, l, neither, patience(name))
 			for range 3 { // requeuing does not help
-				errs := h.Handle(t.Context(), grants(1, 2))
+				errs := h.Handle(t.Context(), testkit.Batch(grants(1, 2)))
 				require.Len(t, errs, 2)
 				for _, err := range errs {
 					require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "%v", err)
@@ -144,23 +145,23 @@ func TestAppliedLongAfter(t *testing.T) {
 	held := make(chan credit, 1)
 	b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { held <- c; drop(w) })
 	h := newHandler(t, b, l, queryable, func(c *Config) { c.QueryFinal = time.Minute })
-	errs := h.Handle(t.Context(), grants(1, 1))
+	errs := h.Handle(t.Context(), testkit.Batch(grants(1, 1)))
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]))
 	l.ages(50 * time.Second)
-	errs = h.Handle(t.Context(), grants(1, 1))
+	errs = h.Handle(t.Context(), testkit.Batch(grants(1, 1)))
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]), "the request can still take effect")
 	b.book(<-held)
-	require.Nil(t, h.Handle(t.Context(), grants(1, 1)))
+	require.Nil(t, h.Handle(t.Context(), testkit.Batch(grants(1, 1))))
 	b.holds(t, grants(1, 1))
 	require.Equal(t, 1, b.times(), "it was sent once")
 	require.Zero(t, l.left())
 
-	errs = h.Handle(t.Context(), grants(2, 2)) // this request is never booked
+	errs = h.Handle(t.Context(), testkit.Batch(grants(2, 2))) // this request is never booked
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]))
 	<-held
 	b.set(nil)
 	l.ages(testClaimTime + 61*time.Second)
-	require.Nil(t, h.Handle(t.Context(), grants(2, 2)), "QueryFinal is over, so it is sent again")
+	require.Nil(t, h.Handle(t.Context(), testkit.Batch(grants(2, 2))), "QueryFinal is over, so it is sent again")
 	b.holds(t, grants(1, 2))
 }
 
@@ -177,14 +178,14 @@ func TestPastTheRetention(t *testing.T) {
 				w.WriteHeader(http.StatusInternalServerError)
 			})
 			h := newHandler(t, b, l, change, func(c *Config) { c.Repeats = 0 })
-			errs := h.Handle(t.Context(), grants(1, 2))
+			errs := h.Handle(t.Context(), testkit.Batch(grants(1, 2)))
 			require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]))
 			b.mu.Lock()
 			b.notIdempotent, b.answer = true, nil
 			sent := b.posts["prod:rain:1"]
 			b.mu.Unlock()
 			require.Equal(t, 2, l.ages(24*time.Hour-time.Minute))
-			errs = h.Handle(t.Context(), grants(1, 2))
+			errs = h.Handle(t.Context(), testkit.Batch(grants(1, 2)))
 			if name == "queryable" {
 				require.Nil(t, errs)
 			} else {
@@ -214,14 +215,14 @@ func TestTakenOver(t *testing.T) {
 				drop(w)
 			})
 			w1 := newHandler(t, b, l, change)
-			errs := w1.Handle(ctx, grants(1, 1))
+			errs := w1.Handle(ctx, testkit.Batch(grants(1, 1)))
 			require.NotNil(t, errs)
 			b.set(nil)
 			w2 := newHandler(t, b, l, change)
-			errs = w2.Handle(t.Context(), grants(1, 1))
+			errs = w2.Handle(t.Context(), testkit.Batch(grants(1, 1)))
 			require.True(t, hongbao.IsWaiting(errs[0]), "the first worker may still be alive: %v", errs[0])
 			l.died()
-			errs = w2.Handle(t.Context(), grants(1, 4))
+			errs = w2.Handle(t.Context(), testkit.Batch(grants(1, 4)))
 			if name == "neither" {
 				require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]))
 				require.Equal(t, []error{nil, nil, nil}, errs[1:], "the other grants are not delayed")
@@ -251,7 +252,7 @@ func TestHalfOfABatch(t *testing.T) {
 	b.set(sick)
 	h := newHandler(t, b, l)
 	all := grants(1, 6)
-	errs := h.Handle(t.Context(), all)
+	errs := h.Handle(t.Context(), testkit.Batch(all))
 	for i, want := range []error{nil, nil, errStatus, nil, errStatus, nil} {
 		require.ErrorIs(t, errs[i], want)
 	}
@@ -261,7 +262,7 @@ func TestHalfOfABatch(t *testing.T) {
 	require.Equal(t, 1, l.left())
 	require.Contains(t, l.rows, "prod:rain:3", "only the unknown credit is still pending")
 	b.set(nil)
-	require.Nil(t, h.Handle(t.Context(), all[2:3]))
+	require.Nil(t, h.Handle(t.Context(), testkit.Batch(all[2:3])))
 	require.Zero(t, l.left())
 	b.holds(t, append(slices.Clone(all[:4]), all[5]))
 }
@@ -278,7 +279,7 @@ func TestMisfits(t *testing.T) {
 	list[5].Seq = 1
 	list[6].Campaign = "down"
 	list = append(list, grants(8, 8)...)
-	errs := h.Handle(t.Context(), list)
+	errs := h.Handle(t.Context(), testkit.Batch(list))
 	require.NoError(t, errs[0])
 	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[1]))
 	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[2]))
@@ -303,14 +304,14 @@ func TestSomethingElseIsThere(t *testing.T) {
 			other := credit{Reference: "prod:rain:1", Account: "thief", Currency: "CNY", Amount: 101}
 			b.book(other)
 			h := newHandler(t, b, l, change)
-			errs := h.Handle(t.Context(), grants(1, 2))
+			errs := h.Handle(t.Context(), testkit.Batch(grants(1, 2)))
 			require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]), "%v", errs[0])
 			require.ErrorIs(t, errs[0], ErrContradiction)
 			require.NoError(t, errs[1])
 			b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) {
 				b.say(w, 422, map[string]string{"code": codeKeyReused})
 			})
-			errs = h.Handle(t.Context(), grants(1, 1))
+			errs = h.Handle(t.Context(), testkit.Batch(grants(1, 1)))
 			require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]), "%v", errs[0])
 		})
 	}
@@ -331,7 +332,7 @@ func TestNobodyThere(t *testing.T) {
 		cfg := testConfig(url)
 		h, err := New(cfg, campaigns{}, fake)
 		require.NoError(t, err)
-		errs := h.Handle(t.Context(), grants(1, 3))
+		errs := h.Handle(t.Context(), testkit.Batch(grants(1, 3)))
 		for _, err := range errs {
 			require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%s: %v", name, err)
 			require.True(t, hongbao.IsOutage(err))

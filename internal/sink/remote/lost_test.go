@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"maps"
 	"net/http"
 	"slices"
@@ -27,8 +28,8 @@ func TestRedisLosesWhatWasSettled(t *testing.T) {
 			b.notIdempotent = true // it has no idempotency: it would book every request
 			h := newHandler(t, b, l, change)
 			all := grants(1, 20)
-			require.Nil(t, h.Handle(t.Context(), all[:10]))
-			require.Nil(t, h.Handle(t.Context(), all), "ten settled grants and ten new ones")
+			require.Nil(t, h.Handle(t.Context(), testkit.Batch(all[:10])))
+			require.Nil(t, h.Handle(t.Context(), testkit.Batch(all)), "ten settled grants and ten new ones")
 			b.holds(t, all)
 			l.has(t, all)
 			require.Zero(t, l.left())
@@ -40,14 +41,14 @@ func TestRedisLosesWhatWasSettled(t *testing.T) {
 			} {
 				list := slices.Clone(all[:3])
 				change(&list[1])
-				errs := h.Handle(t.Context(), list)
-				require.Len(t, errs, len(list), what)
-				for i := range list {
+				for i := range list { // one by one, since a batch is of one shard
+					errs := h.Handle(t.Context(), testkit.Batch(list[i:i+1]))
 					if list[i].Packet == 2 {
-						require.ErrorIs(t, errs[i], ErrContradiction, what)
-						require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[i]), what)
+						require.Len(t, errs, 1, what)
+						require.ErrorIs(t, errs[0], ErrContradiction, what)
+						require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]), what)
 					} else {
-						require.NoError(t, errs[i], what)
+						require.Nil(t, errs, what)
 					}
 				}
 			}
@@ -68,7 +69,7 @@ func TestLedgerThatCannotBeRead(t *testing.T) {
 			b, l := newBank(t), newBooks()
 			l.unread = ledgerDown(nil)
 			h := newHandler(t, b, l, change)
-			errs := h.Handle(t.Context(), grants(1, 20))
+			errs := h.Handle(t.Context(), testkit.Batch(grants(1, 20)))
 			require.Len(t, errs, 20)
 			for _, err := range errs {
 				require.True(t, hongbao.IsOutage(err), "%v", err)
@@ -76,7 +77,7 @@ func TestLedgerThatCannotBeRead(t *testing.T) {
 			require.Zero(t, b.all())
 			require.Zero(t, l.left())
 			l.unread = nil
-			require.Nil(t, h.Handle(t.Context(), grants(1, 20)))
+			require.Nil(t, h.Handle(t.Context(), testkit.Batch(grants(1, 20))))
 			b.holds(t, grants(1, 20))
 			l.has(t, grants(1, 20))
 		})
@@ -90,9 +91,10 @@ type hung struct {
 	well atomic.Bool
 }
 
-func (l *hung) Record(ctx context.Context, grants []hongbao.Grant) []error {
+func (l *hung) Record(ctx context.Context, batch hongbao.Batch) []error {
+	grants := batch.Grants
 	if l.well.Load() {
-		return l.fakeLedger.Record(ctx, grants)
+		return l.fakeLedger.Record(ctx, batch)
 	}
 	l.met.Add(1)
 	<-ctx.Done()
@@ -112,7 +114,7 @@ func TestLedgerThatHangs(t *testing.T) {
 	h := newHandler(t, b, slow, neither, func(c *Config) {
 		c.ConnectTimeout, c.HeaderTimeout, c.Timeout, c.ClaimTime = time.Second, 2*time.Second, 3*time.Second, 4*time.Second
 	})
-	errs := h.Handle(t.Context(), grants(1, 20))
+	errs := h.Handle(t.Context(), testkit.Batch(grants(1, 20)))
 	require.Len(t, errs, 20)
 	for _, err := range errs {
 		require.True(t, hongbao.IsOutage(err), "%v", err)
@@ -120,7 +122,7 @@ func TestLedgerThatHangs(t *testing.T) {
 	require.Positive(t, slow.met.Load())
 	b.holds(t, grants(1, 20))
 	slow.well.Store(true)
-	require.Nil(t, h.Handle(t.Context(), grants(1, 20)), "no person has to decide")
+	require.Nil(t, h.Handle(t.Context(), testkit.Batch(grants(1, 20))), "no person has to decide")
 	b.holds(t, grants(1, 20))
 	slow.has(t, grants(1, 20))
 	require.Zero(t, slow.left())
@@ -133,14 +135,14 @@ func TestFirstRequestIsNotForgotten(t *testing.T) {
 	b, l := newBank(t), newBooks()
 	b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.book(c); drop(w) })
 	once := func(c *Config) { repeats(c); c.Repeats = 0 }
-	errs := newHandler(t, b, l, once).Handle(t.Context(), grants(1, 1))
+	errs := newHandler(t, b, l, once).Handle(t.Context(), testkit.Batch(grants(1, 1)))
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]), "%v", errs[0])
 	require.Equal(t, 1, l.ages(25*time.Hour))
 	b.mu.Lock()
 	b.notIdempotent, b.answer = true, nil // the remote has forgotten the key
 	b.mu.Unlock()
 	for range 2 {
-		errs = newHandler(t, b, l, repeats).Handle(t.Context(), grants(1, 1))
+		errs = newHandler(t, b, l, repeats).Handle(t.Context(), testkit.Batch(grants(1, 1)))
 		b.holds(t, grants(1, 1))
 		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]), "%v", errs[0])
 		require.ErrorContains(t, errs[0], "could pay twice")

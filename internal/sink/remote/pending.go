@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // maxBegun limits the credits that one transaction of the ledger stores as pending. For a remote that is not
@@ -19,8 +21,9 @@ const maxBegun, maxBlind = 5_000, 32
 // maxRounds limits how often a credit is sent again within one call after it turned out not to be booked.
 const maxRounds = 3
 
-// settle requests the credits of the items from the remote and records them in the ledger.
-func (h *Handler) settle(ctx context.Context, items []*item) {
+// settle requests the credits of the items, which are of one batch, from the remote, and records them in the ledger.
+// epoch is that of the batch.
+func (h *Handler) settle(ctx context.Context, epoch int64, items []*item) {
 	for range maxRounds {
 		if len(items) == 0 {
 			return
@@ -29,16 +32,16 @@ func (h *Handler) settle(ctx context.Context, items []*item) {
 			failAll(items, err)
 			return
 		}
-		items = h.round(ctx, items)
+		items = h.round(ctx, epoch, items)
 	}
 }
 
 // round requests or resolves each item once. It returns the items that were requested earlier and are certainly not
 // booked: the next round sends them again.
-func (h *Handler) round(ctx context.Context, items []*item) (again []*item) {
+func (h *Handler) round(ctx context.Context, epoch int64, items []*item) (again []*item) {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.ClaimTime)
 	defer cancel()
-	fresh, open := h.begin(ctx, items)
+	fresh, open := h.begin(ctx, epoch, items)
 	switch {
 	case h.cfg.Replay:
 		h.each(len(fresh), 1, func(i, _ int) { h.repeat(ctx, fresh[i]) })
@@ -56,13 +59,13 @@ func (h *Handler) round(ctx context.Context, items []*item) (again []*item) {
 	}
 	// Resolve after everything was sent, so that the pauses delay no other grant.
 	h.each(len(open), 1, func(i, _ int) { h.resolve(ctx, open[i]) })
-	h.record(ctx, items)
+	h.record(ctx, epoch, items)
 	return h.forget(ctx, items)
 }
 
 // begin stores the items as pending in the ledger. It returns fresh items, which no worker has requested yet, and open
 // items, which may be booked. The outcome of all other items is known.
-func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item) {
+func (h *Handler) begin(ctx context.Context, epoch int64, items []*item) (fresh, open []*item) {
 	grants := make([]hongbao.Grant, 0, len(items))
 	at := make(map[string]*item, len(items))
 	for _, it := range items {
@@ -80,7 +83,8 @@ func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item
 		return nil, nil
 	}
 	call := payment.CreditCall{Owner: h.owner, Batch: rand.Int64() | 1, OwnedFor: h.cfg.ClaimTime, SinceGrant: h.cfg.Replay}
-	held, before, err := h.ledger.Begin(ctx, call, grants)
+	held, before, err := h.ledger.Begin(ctx, call,
+		hongbao.Batch{Shard: grants[0].Shard, Epoch: epoch, Grants: grants})
 	if err != nil {
 		for reference, it := range at {
 			if hongbao.ClassOf(err) == hongbao.ClassUnknown { // they may be stored all the same
@@ -173,17 +177,24 @@ func (h *Handler) mayBeBooked(it *item, p *payment.Pending, batch int64) bool {
 var errAsked = errors.New("it may have been requested before")
 
 // record records booked items in the ledger, which deletes their pending rows. If this fails, this process remembers
-// that they are booked. Other workers find the rows.
-func (h *Handler) record(ctx context.Context, items []*item) {
-	var list []*item
-	var grants []hongbao.Grant
-	for _, it := range items {
-		if it.outcome == outcomeBooked {
-			list, grants = append(list, it), append(grants, *it.grant)
+// that they are booked. Other workers find the rows. Items of one shard are adjacent.
+func (h *Handler) record(ctx context.Context, epoch int64, items []*item) {
+	booked := slices.DeleteFunc(slices.Clone(items), func(it *item) bool { return it.outcome != outcomeBooked })
+	for len(booked) > 0 {
+		shard := booked[0].grant.Shard
+		n := slices.IndexFunc(booked, func(it *item) bool { return it.grant.Shard != shard })
+		if n < 0 {
+			n = len(booked)
 		}
+		h.recordBatch(ctx, stream.Opening{Shard: shard, Epoch: epoch}, booked[:n])
+		booked = booked[n:]
 	}
-	if len(list) == 0 {
-		return
+}
+
+func (h *Handler) recordBatch(ctx context.Context, in stream.Opening, list []*item) {
+	grants := make([]hongbao.Grant, len(list))
+	for i, it := range list {
+		grants[i] = *it.grant
 	}
 	// The result is certain, so it is recorded even if the lease was lost. The ledger records each grant only once.
 	left := endTime
@@ -192,7 +203,7 @@ func (h *Handler) record(ctx context.Context, items []*item) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), left)
 	defer cancel()
-	errs := h.ledger.Record(ctx, grants)
+	errs := h.ledger.Record(ctx, hongbao.Batch{Shard: in.Shard, Epoch: in.Epoch, Grants: grants})
 	for i, it := range list {
 		reference := it.credit.Reference
 		switch {

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -41,7 +42,7 @@ func TestAnotherWorkerWhileSending(t *testing.T) {
 					b.say(w, http.StatusCreated, c)
 				})
 				h := newHandler(t, b, l, change)
-				go func() { first <- h.Handle(t.Context(), grants(1, 1)) }()
+				go func() { first <- h.Handle(t.Context(), testkit.Batch(grants(1, 1))) }()
 				select {
 				case <-arrived:
 				case <-time.After(patient):
@@ -49,7 +50,7 @@ func TestAnotherWorkerWhileSending(t *testing.T) {
 				}
 				b.set(nil)
 				other := newHandler(t, b, l, change)
-				require.True(t, hongbao.IsWaiting(other.Handle(t.Context(), grants(1, 1))[0]))
+				require.True(t, hongbao.IsWaiting(other.Handle(t.Context(), testkit.Batch(grants(1, 1)))[0]))
 				if killed { // the first worker can't record the result
 					l.fails(ledgerDown)
 				}
@@ -58,7 +59,7 @@ func TestAnotherWorkerWhileSending(t *testing.T) {
 				l.fails(nil)
 				l.ages(time.Hour)
 				for range 2 {
-					errs := other.Handle(t.Context(), grants(1, 1))
+					errs := other.Handle(t.Context(), testkit.Batch(grants(1, 1)))
 					if killed && name == "neither" {
 						require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]), "%v", errs[0])
 						require.ErrorContains(t, errs[0], "never sent twice")
@@ -82,10 +83,10 @@ func TestKilledBeforeSending(t *testing.T) {
 	for name, change := range blind {
 		b, l := newBank(t), newBooks()
 		b.notIdempotent = true
-		_, _, err := l.Begin(t.Context(), payment.CreditCall{Owner: "w0", Batch: 1}, grants(1, 1))
+		_, _, err := l.Begin(t.Context(), payment.CreditCall{Owner: "w0", Batch: 1}, testkit.Batch(grants(1, 1)))
 		require.NoError(t, err)
 		l.ages(time.Hour)
-		errs := newHandler(t, b, l, change).Handle(t.Context(), grants(1, 2))
+		errs := newHandler(t, b, l, change).Handle(t.Context(), testkit.Batch(grants(1, 2)))
 		if name == "queryable" {
 			require.Nil(t, errs)
 			b.holds(t, grants(1, 2))
@@ -108,12 +109,12 @@ func TestNothingIsPendingOfWhatWasNotBooked(t *testing.T) {
 			http.StatusGone: hongbao.ClassPermanent} {
 			b, l := newBank(t), newBooks()
 			b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) { w.WriteHeader(status) })
-			errs := newHandler(t, b, l, change).Handle(t.Context(), grants(1, 1))
+			errs := newHandler(t, b, l, change).Handle(t.Context(), testkit.Batch(grants(1, 1)))
 			require.Equal(t, class, hongbao.ClassOf(errs[0]), name)
 			require.Equal(t, 1, b.all())
 			require.Zero(t, l.left())
 			b.set(nil)
-			require.Nil(t, newHandler(t, b, l, change).Handle(t.Context(), grants(1, 1)), name)
+			require.Nil(t, newHandler(t, b, l, change).Handle(t.Context(), testkit.Batch(grants(1, 1))), name)
 			b.holds(t, grants(1, 1))
 			require.Zero(t, l.left())
 		}
@@ -129,7 +130,7 @@ func TestBeginWhoseAnswerIsLost(t *testing.T) {
 		l.unread, l.noted = hongbao.Outagef(hongbao.ClassUnknown, "the answer to COMMIT is lost"), true
 		h := newHandler(t, b, l, change)
 		for range 3 {
-			errs := h.Handle(t.Context(), grants(1, 20))
+			errs := h.Handle(t.Context(), testkit.Batch(grants(1, 20)))
 			require.Len(t, errs, 20)
 			for _, err := range errs {
 				require.True(t, hongbao.IsOutage(err), "%v", err)
@@ -138,7 +139,7 @@ func TestBeginWhoseAnswerIsLost(t *testing.T) {
 			require.Equal(t, 20, l.left(), "they are pending all the same")
 		}
 		l.unread = nil
-		require.Nil(t, h.Handle(t.Context(), grants(1, 20)), name)
+		require.Nil(t, h.Handle(t.Context(), testkit.Batch(grants(1, 20))), name)
 		b.holds(t, grants(1, 20))
 		l.has(t, grants(1, 20))
 		require.Equal(t, 20, b.all())
@@ -154,15 +155,15 @@ func TestRowThatStays(t *testing.T) {
 	l.unforgotten = ledgerDown(nil)
 	h := newHandler(t, b, l, neither)
 	for range 3 {
-		errs := h.Handle(t.Context(), grants(1, 1))
+		errs := h.Handle(t.Context(), testkit.Batch(grants(1, 1)))
 		require.True(t, hongbao.IsOutage(errs[0]), "it gets no dead letter while its row exists: %v", errs[0])
 	}
 	require.Equal(t, 1, l.left())
 	l.unforgotten = nil
-	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(h.Handle(t.Context(), grants(1, 1))[0]))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(h.Handle(t.Context(), testkit.Batch(grants(1, 1)))[0]))
 	require.Zero(t, l.left())
 	b.set(nil)
-	require.Nil(t, h.Handle(t.Context(), grants(1, 1)))
+	require.Nil(t, h.Handle(t.Context(), testkit.Batch(grants(1, 1))))
 	b.holds(t, grants(1, 1))
 }
 
@@ -174,14 +175,14 @@ func TestTwoEventsOfOnePacket(t *testing.T) {
 	list := append(grants(1, 2), grants(1, 1)...)
 	list[2].Seq, list[2].User = 77, "thief"
 	h := newHandler(t, b, l, neither)
-	errs := h.Handle(t.Context(), list)
+	errs := h.Handle(t.Context(), testkit.Batch(list))
 	require.Equal(t, []error{nil, nil}, errs[:2])
 	require.ErrorIs(t, errs[2], ErrContradiction)
 	b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.book(c); drop(w) })
-	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(h.Handle(t.Context(), grants(3, 3))[0]))
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(h.Handle(t.Context(), testkit.Batch(grants(3, 3)))[0]))
 	other := grants(3, 3)
 	other[0].Seq, other[0].User = 78, "thief"
-	require.ErrorIs(t, h.Handle(t.Context(), other)[0], ErrContradiction, "the first event is pending")
+	require.ErrorIs(t, h.Handle(t.Context(), testkit.Batch(other))[0], ErrContradiction, "the first event is pending")
 	b.holds(t, grants(1, 3))
 }
 
@@ -195,23 +196,23 @@ func TestAnotherEventOfABookedPacket(t *testing.T) {
 			b, l := newBank(t), newBooks()
 			h := newHandler(t, b, l, change)
 			l.fails(ledgerDown)
-			require.True(t, hongbao.IsOutage(h.Handle(t.Context(), grants(3, 3))[0]))
+			require.True(t, hongbao.IsOutage(h.Handle(t.Context(), testkit.Batch(grants(3, 3)))[0]))
 			l.fails(nil)
 			other := grants(3, 3)
 			other[0].Seq, other[0].User = 78, "thief"
 			for range 2 {
-				errs := h.Handle(t.Context(), other)
+				errs := h.Handle(t.Context(), testkit.Batch(other))
 				require.Len(t, errs, 1)
 				require.ErrorIs(t, errs[0], ErrContradiction)
 				require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]))
 			}
 			require.Equal(t, 1, l.left(), "the first grant is still pending")
 			l.has(t, nil)
-			require.Nil(t, h.Handle(t.Context(), grants(3, 3)))
+			require.Nil(t, h.Handle(t.Context(), testkit.Batch(grants(3, 3))))
 			l.has(t, grants(3, 3))
 			require.Zero(t, l.left())
 			b.holds(t, grants(3, 3))
-			require.ErrorIs(t, h.Handle(t.Context(), other)[0], ErrContradiction)
+			require.ErrorIs(t, h.Handle(t.Context(), testkit.Batch(other))[0], ErrContradiction)
 			require.Equal(t, 1, b.all())
 		})
 	}
@@ -230,7 +231,7 @@ func TestSweep(t *testing.T) {
 	})
 	h := newHandler(t, b, l, final, func(c *Config) { c.Repeats = 0 })
 	b.failsQueries.Store(true)
-	require.Len(t, h.Handle(t.Context(), grants(1, 3)), 3)
+	require.Len(t, h.Handle(t.Context(), testkit.Batch(grants(1, 3))), 3)
 	left, err := h.Sweep(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, left, "the owner's ClaimTime is not over")
@@ -263,11 +264,11 @@ func TestRequestedAgainMeanwhile(t *testing.T) {
 		b, l := newBank(t), newBooks()
 		b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) { drop(w) })
 		h := newHandler(t, b, l, func(c *Config) { c.Repeats, c.QueryFinal = 0, time.Minute })
-		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(h.Handle(t.Context(), grants(1, 1))[0]))
+		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(h.Handle(t.Context(), testkit.Batch(grants(1, 1)))[0]))
 		l.ages(2 * time.Minute)
 		b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.book(c); drop(w) })
 		var errs []error
-		again := func() { errs = h.Handle(t.Context(), grants(1, 1)) }
+		again := func() { errs = h.Handle(t.Context(), testkit.Batch(grants(1, 1))) }
 		if how != "outcome" {
 			b.afterQuery(func() {
 				if again(); how != "sweep" {
@@ -292,7 +293,7 @@ func TestRequestedAgainMeanwhile(t *testing.T) {
 		b.notIdempotent, b.answer = true, nil // it forgets the key
 		b.mu.Unlock()
 		l.ages(25 * time.Hour)
-		require.Nil(t, h.Handle(t.Context(), grants(1, 1)))
+		require.Nil(t, h.Handle(t.Context(), testkit.Batch(grants(1, 1))))
 		b.holds(t, grants(1, 1)) // once
 		l.has(t, grants(1, 1))
 	}
@@ -326,13 +327,13 @@ func TestStoppedBeforeSending(t *testing.T) {
 	for name, change := range kinds {
 		b, l := newBank(t), newBooks()
 		h := newHandler(t, b, l, change)
-		for _, err := range h.Handle(stopped{t.Context()}, grants(1, 3)) {
+		for _, err := range h.Handle(stopped{t.Context()}, testkit.Batch(grants(1, 3))) {
 			require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%s: %v", name, err)
 			require.ErrorIs(t, err, errAborted)
 		}
 		require.Zero(t, b.all(), name)
 		require.Zero(t, l.left())
-		require.Nil(t, h.Handle(t.Context(), grants(1, 3)))
+		require.Nil(t, h.Handle(t.Context(), testkit.Batch(grants(1, 3))))
 		b.holds(t, grants(1, 3))
 	}
 }

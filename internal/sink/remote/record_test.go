@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"net/http"
 	"slices"
 	"testing"
@@ -23,7 +24,7 @@ func TestLedgerAwayAfterTheCredit(t *testing.T) {
 			h := newHandler(t, b, l, change)
 			l.fails(ledgerDown)
 			for range 2 {
-				errs := h.Handle(t.Context(), grants(1, 20))
+				errs := h.Handle(t.Context(), testkit.Batch(grants(1, 20)))
 				require.Len(t, errs, 20)
 				for _, err := range errs {
 					require.True(t, hongbao.IsOutage(err), "%v", err)
@@ -35,7 +36,7 @@ func TestLedgerAwayAfterTheCredit(t *testing.T) {
 			}
 			sent := b.all()
 			l.fails(nil)
-			require.Nil(t, h.Handle(t.Context(), grants(1, 20)))
+			require.Nil(t, h.Handle(t.Context(), testkit.Batch(grants(1, 20))))
 			require.Equal(t, sent, b.all(), "credits that the worker remembers are not requested again")
 			l.has(t, grants(1, 20))
 			b.holds(t, grants(1, 20))
@@ -54,11 +55,11 @@ func TestKilledBeforeTheLedger(t *testing.T) {
 			b, l := newBank(t), newBooks()
 			b.notIdempotent = name == "queryable" || name == "neither"
 			l.fails(ledgerDown)
-			errs := newHandler(t, b, l, change).Handle(t.Context(), grants(1, 6))
+			errs := newHandler(t, b, l, change).Handle(t.Context(), testkit.Batch(grants(1, 6)))
 			require.Len(t, errs, 6)
 			l.died()
 			l.fails(nil)
-			errs = newHandler(t, b, l, change).Handle(t.Context(), grants(1, 6))
+			errs = newHandler(t, b, l, change).Handle(t.Context(), testkit.Batch(grants(1, 6)))
 			b.holds(t, grants(1, 6))
 			if name == "neither" {
 				require.Len(t, errs, 6)
@@ -84,14 +85,14 @@ func TestLedgerRefusesOne(t *testing.T) {
 		}
 		return nil
 	})
-	errs := h.Handle(t.Context(), grants(1, 5))
+	errs := h.Handle(t.Context(), testkit.Batch(grants(1, 5)))
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[2]))
 	errs[2] = nil
 	require.Equal(t, make([]error, 5), errs)
 	l.has(t, slices.Delete(grants(1, 5), 2, 3))
 	require.Equal(t, 1, l.left())
 	l.fails(nil)
-	require.Nil(t, h.Handle(t.Context(), grants(3, 3)))
+	require.Nil(t, h.Handle(t.Context(), testkit.Batch(grants(3, 3))))
 	require.Zero(t, l.left())
 	l.has(t, grants(1, 5))
 	b.holds(t, grants(1, 5))
@@ -104,9 +105,9 @@ func TestFreeIsRecorded(t *testing.T) {
 	h := newHandler(t, b, l)
 	free := hongbao.Grant{Campaign: "rain", Packet: 900, Seq: 4, User: "u"}
 	l.fails(ledgerDown)
-	require.True(t, hongbao.IsOutage(h.Handle(t.Context(), []hongbao.Grant{free})[0]))
+	require.True(t, hongbao.IsOutage(h.Handle(t.Context(), testkit.Batch([]hongbao.Grant{free}))[0]))
 	l.fails(nil)
-	require.Nil(t, h.Handle(t.Context(), append(grants(1, 2), free)))
+	require.Nil(t, h.Handle(t.Context(), testkit.Batch(append(grants(1, 2), free))))
 	l.has(t, append(grants(1, 2), free))
 	b.holds(t, grants(1, 2))
 	require.Zero(t, l.left())
@@ -115,7 +116,7 @@ func TestFreeIsRecorded(t *testing.T) {
 // mute is a ledger whose Record returns the wrong number of errors.
 type mute struct{ *fakeLedger }
 
-func (mute) Record(context.Context, []hongbao.Grant) []error { return make([]error, 1) }
+func (mute) Record(context.Context, hongbao.Batch) []error { return make([]error, 1) }
 
 func TestLedgerThatMiscounts(t *testing.T) {
 	t.Parallel()
@@ -123,7 +124,7 @@ func TestLedgerThatMiscounts(t *testing.T) {
 	h, err := New(testConfig(b.URL), campaigns{}, mute{l})
 	require.NoError(t, err)
 	t.Cleanup(h.Close)
-	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(h.Handle(t.Context(), grants(1, 2))[1]))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(h.Handle(t.Context(), testkit.Batch(grants(1, 2)))[1]))
 	require.Equal(t, 2, l.left())
 }
 
@@ -174,7 +175,7 @@ func TestAgain(t *testing.T) {
 				}
 			}
 			h := newHandler(t, b, l, c.change, again)
-			errs := h.Handle(t.Context(), list)
+			errs := h.Handle(t.Context(), testkit.Batch(list))
 			require.Zero(t, l.left(), "no pending row stays")
 			if c.says == "" {
 				require.Nil(t, errs)
@@ -200,11 +201,11 @@ func TestAgainFails(t *testing.T) {
 	b, l := newBank(t), newBooks()
 	b.book(credit{Reference: "prod:rain:1", Account: "thief", Currency: "CNY", Amount: 101})
 	h := newHandler(t, b, l, queryable, func(c *Config) { c.Replay = true })
-	errs := h.Handle(t.Context(), grants(1, 1))
+	errs := h.Handle(t.Context(), testkit.Batch(grants(1, 1)))
 	require.ErrorIs(t, errs[0], ErrContradiction)
 	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]))
 	b.Close()
-	errs = h.Handle(t.Context(), grants(2, 2))
+	errs = h.Handle(t.Context(), testkit.Batch(grants(2, 2)))
 	require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
 	require.Zero(t, l.left())
 
@@ -213,11 +214,11 @@ func TestAgainFails(t *testing.T) {
 	h = newHandler(t, b, l, repeats, func(c *Config) { c.Replay, c.Repeats = true, 0 })
 	list := grants(3, 3)
 	list[0].Time = time.Now()
-	errs = h.Handle(t.Context(), list)
+	errs = h.Handle(t.Context(), testkit.Batch(list))
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]))
 	require.Equal(t, 1, l.left())
 	b.set(nil)
-	require.Nil(t, h.Handle(t.Context(), list))
+	require.Nil(t, h.Handle(t.Context(), testkit.Batch(list)))
 	require.Zero(t, l.left())
 	l.has(t, list)
 }

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"net/http"
 	"testing"
 	"time"
@@ -39,7 +40,7 @@ func TestOneAccountIsRefused(t *testing.T) {
 						others = append(others, g)
 					}
 				}
-				errs := h.Handle(t.Context(), grants(1, 14))
+				errs := h.Handle(t.Context(), testkit.Batch(grants(1, 14)))
 				for i, g := range grants(1, 14) {
 					require.False(t, hongbao.IsOutage(errs[i]), "the shard would stop: %v", errs[i])
 					require.Equal(t, g.User == "u3", errs[i] != nil, "%v", errs[i])
@@ -47,7 +48,7 @@ func TestOneAccountIsRefused(t *testing.T) {
 				require.True(t, hongbao.IsWaiting(errs[2]), "no other account had succeeded yet: %v", errs[2])
 				require.Len(t, own, 2)
 				for range 3 {
-					for _, err := range h.Handle(t.Context(), own) {
+					for _, err := range h.Handle(t.Context(), testkit.Batch(own)) {
 						require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
 						require.False(t, hongbao.IsWaiting(err) || hongbao.IsOutage(err), "others succeeded, so an attempt counts: %v",
 							err)
@@ -55,7 +56,7 @@ func TestOneAccountIsRefused(t *testing.T) {
 				}
 				b.holds(t, others)
 				b.refuses(status)
-				require.Nil(t, h.Handle(t.Context(), own))
+				require.Nil(t, h.Handle(t.Context(), testkit.Batch(own)))
 				b.holds(t, grants(1, 14))
 			})
 		}
@@ -70,11 +71,11 @@ func TestRefusedAlone(t *testing.T) {
 	b.refuses(403, "u3")
 	h := newHandler(t, b, l)
 	for range 3 {
-		require.True(t, hongbao.IsWaiting(h.Handle(t.Context(), grants(3, 3))[0]))
-		require.True(t, hongbao.IsWaiting(h.Handle(t.Context(), grants(10, 10))[0]), "a repeat shows nothing new")
+		require.True(t, hongbao.IsWaiting(h.Handle(t.Context(), testkit.Batch(grants(3, 3)))[0]))
+		require.True(t, hongbao.IsWaiting(h.Handle(t.Context(), testkit.Batch(grants(10, 10)))[0]), "a repeat shows nothing new")
 	}
-	require.Nil(t, h.Handle(t.Context(), grants(4, 4)))
-	err := h.Handle(t.Context(), grants(3, 3))[0]
+	require.Nil(t, h.Handle(t.Context(), testkit.Batch(grants(4, 4))))
+	err := h.Handle(t.Context(), testkit.Batch(grants(3, 3)))[0]
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 	require.False(t, hongbao.IsWaiting(err) || hongbao.IsOutage(err), "%v", err)
 }
@@ -90,23 +91,23 @@ func TestLastAccountsAreRefused(t *testing.T) {
 			h := newHandler(t, b, l, func(c *Config) { c.BreakerOpen = time.Millisecond })
 			start, late := time.Now(), time.Duration(0)
 			h.now = func() time.Time { return start.Add(late) }
-			require.Nil(t, h.Handle(t.Context(), grants(1, 2)))
+			require.Nil(t, h.Handle(t.Context(), testkit.Batch(grants(1, 2))))
 			b.refuses(403, accounts...)
 			last := grants(3, int64(2+len(accounts)))
 			for _, late = range []time.Duration{0, time.Minute, maxHold - time.Second} {
-				for _, err := range h.Handle(t.Context(), last) {
+				for _, err := range h.Handle(t.Context(), testkit.Batch(last)) {
 					require.True(t, hongbao.IsWaiting(err) || hongbao.IsOutage(err), "after %s: %v", late, err)
 				}
 			}
 			late = maxHold + time.Minute
-			for _, err := range h.Handle(t.Context(), last) {
+			for _, err := range h.Handle(t.Context(), testkit.Batch(last)) {
 				require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
 				require.False(t, hongbao.IsWaiting(err) || hongbao.IsOutage(err), "an attempt counts: %v", err)
 			}
 			b.refuses(403)
-			require.Nil(t, h.Handle(t.Context(), last))
+			require.Nil(t, h.Handle(t.Context(), testkit.Batch(last)))
 			b.refuses(403, accounts...)
-			require.True(t, hongbao.IsWaiting(h.Handle(t.Context(), grants(10, 10))[0]), "a new refusal waits again")
+			require.True(t, hongbao.IsWaiting(h.Handle(t.Context(), testkit.Batch(grants(10, 10)))[0]), "a new refusal waits again")
 			require.Zero(t, l.left())
 		})
 	}
@@ -122,7 +123,7 @@ func TestTwoBadAccountsStopNoShard(t *testing.T) {
 	h := newHandler(t, b, l)
 	outages := 0
 	require.Eventually(t, func() bool { // repeats like a consumer during an outage
-		for _, err := range h.Handle(t.Context(), grants(3, 4)) {
+		for _, err := range h.Handle(t.Context(), testkit.Batch(grants(3, 4))) {
 			if hongbao.IsOutage(err) {
 				outages++
 				return false
@@ -132,8 +133,8 @@ func TestTwoBadAccountsStopNoShard(t *testing.T) {
 		return true
 	}, patient, tick)
 	require.Positive(t, outages)
-	require.Nil(t, h.Handle(t.Context(), grants(5, 6)))
-	for _, err := range h.Handle(t.Context(), grants(3, 4)) {
+	require.Nil(t, h.Handle(t.Context(), testkit.Batch(grants(5, 6))))
+	for _, err := range h.Handle(t.Context(), testkit.Batch(grants(3, 4))) {
 		require.False(t, hongbao.IsWaiting(err) || hongbao.IsOutage(err), "%v", err)
 	}
 	require.Zero(t, l.left())
@@ -148,7 +149,7 @@ func TestEverybodyIsRefused(t *testing.T) {
 			b, l := newBank(t), newBooks()
 			b.refuses(403, "u0", "u1", "u2", "u3", "u4", "u5", "u6")
 			h := newHandler(t, b, l, change, func(c *Config) { c.Concurrency = 1 })
-			errs := h.Handle(t.Context(), grants(1, 100))
+			errs := h.Handle(t.Context(), testkit.Batch(grants(1, 100)))
 			outages := 0
 			for _, err := range errs {
 				require.True(t, hongbao.IsWaiting(err) || hongbao.IsOutage(err), "%v", err)
@@ -159,7 +160,7 @@ func TestEverybodyIsRefused(t *testing.T) {
 			require.Greater(t, outages, 50)
 			require.Less(t, b.all(), 20, "then requests stop for BreakerOpen")
 			b.refuses(403)
-			require.Eventually(t, func() bool { return h.Handle(t.Context(), grants(1, 100)) == nil }, patient, tick)
+			require.Eventually(t, func() bool { return h.Handle(t.Context(), testkit.Batch(grants(1, 100))) == nil }, patient, tick)
 			b.holds(t, grants(1, 100))
 			require.Zero(t, l.left())
 		})
@@ -174,7 +175,7 @@ func TestRefusedWithACode(t *testing.T) {
 		b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) {
 			b.say(w, status, map[string]string{"code": "credit_refused"})
 		})
-		for _, err := range newHandler(t, b, l).Handle(t.Context(), grants(1, 2)) {
+		for _, err := range newHandler(t, b, l).Handle(t.Context(), testkit.Batch(grants(1, 2))) {
 			require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "%d: %v", status, err)
 		}
 		require.Zero(t, l.left())
@@ -183,7 +184,7 @@ func TestRefusedWithACode(t *testing.T) {
 	b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) {
 		b.say(w, http.StatusUnauthorized, map[string]string{"code": "unauthorized"})
 	})
-	require.True(t, hongbao.IsOutage(newHandler(t, b, l).Handle(t.Context(), grants(1, 1))[0]))
+	require.True(t, hongbao.IsOutage(newHandler(t, b, l).Handle(t.Context(), testkit.Batch(grants(1, 1)))[0]))
 }
 
 // The remote refuses queries about one account. The other grants are done, and no credit is requested again.
@@ -200,11 +201,11 @@ func TestQuestionIsRefused(t *testing.T) {
 		good.ServeHTTP(w, r)
 	})
 	h := newHandler(t, b, l, queryable, func(c *Config) { c.Concurrency, c.Repeats = 1, 0 })
-	errs := h.Handle(t.Context(), grants(2, 5))
+	errs := h.Handle(t.Context(), testkit.Batch(grants(2, 5)))
 	require.True(t, hongbao.IsWaiting(errs[1]), "%v", errs[1])
 	errs[1] = nil
 	require.Equal(t, make([]error, 4), errs)
-	err := h.Handle(t.Context(), grants(3, 3))[0]
+	err := h.Handle(t.Context(), testkit.Batch(grants(3, 3)))[0]
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)
 	require.False(t, hongbao.IsWaiting(err) || hongbao.IsOutage(err), "%v", err)
 	require.Equal(t, 1, b.asked("prod:rain:3"))

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"net/http"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func TestRepeatIsRejected(t *testing.T) {
 				b, l := newBank(t), newBooks()
 				b.answersThen(first)
 				h := newHandler(t, b, l, func(c *Config) { c.Repeats = tries })
-				require.Nil(t, h.Handle(t.Context(), grants(1, 3)))
+				require.Nil(t, h.Handle(t.Context(), testkit.Batch(grants(1, 3))))
 				b.holds(t, grants(1, 3))
 				l.has(t, grants(1, 3))
 				require.Zero(t, l.left())
@@ -51,14 +52,14 @@ func TestRepeatIsRejected(t *testing.T) {
 			b.answersThen(first)
 			h := newHandler(t, b, l, repeats)
 			for range 2 { // requeuing does not help
-				for _, err := range h.Handle(t.Context(), grants(1, 3)) {
+				for _, err := range h.Handle(t.Context(), testkit.Batch(grants(1, 3))) {
 					require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "%v", err)
 					require.ErrorIs(t, err, errStatus, "the error has the remote's status")
 				}
 				require.Equal(t, 3, l.left(), "the rows stay for the person who decides")
 			}
 			l.died()
-			require.Nil(t, newHandler(t, b, l, repeats, verified(Done)).Handle(t.Context(), grants(1, 3)))
+			require.Nil(t, newHandler(t, b, l, repeats, verified(Done)).Handle(t.Context(), testkit.Batch(grants(1, 3))))
 			l.has(t, grants(1, 3))
 		})
 	}
@@ -74,11 +75,11 @@ func TestRejectedAfterTakingOver(t *testing.T) {
 			b, l := newBank(t), newBooks()
 			b.answersThen(drop)
 			b.failsQueries.Store(true)
-			errs := newHandler(t, b, l, queryable, func(c *Config) { c.Repeats = 0 }).Handle(t.Context(), grants(1, 1))
+			errs := newHandler(t, b, l, queryable, func(c *Config) { c.Repeats = 0 }).Handle(t.Context(), testkit.Batch(grants(1, 1)))
 			require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]))
 			b.failsQueries.Store(false)
 			l.died()
-			errs = newHandler(t, b, l, change).Handle(t.Context(), grants(1, 1))
+			errs = newHandler(t, b, l, change).Handle(t.Context(), testkit.Batch(grants(1, 1)))
 			if name == "both" {
 				require.Nil(t, errs)
 				l.has(t, grants(1, 1))
@@ -108,12 +109,12 @@ func TestRejectedAndNotThere(t *testing.T) {
 		b, l := newBank(t), newBooks()
 		never(b)
 		h := newHandler(t, b, l, func(c *Config) { c.QueryFinal = time.Minute })
-		errs := h.Handle(t.Context(), grants(1, 1))
+		errs := h.Handle(t.Context(), testkit.Batch(grants(1, 1)))
 		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]), "the first request may still arrive: %v", errs[0])
 		require.Equal(t, 1, l.left())
 		// Just before the end of the retention: later, the credit would be queried and sent again.
 		l.ages(24*time.Hour - 2*time.Minute)
-		errs = h.Handle(t.Context(), grants(1, 1))
+		errs = h.Handle(t.Context(), testkit.Batch(grants(1, 1)))
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[0]), "%v", errs[0])
 		require.Zero(t, l.left())
 		require.Equal(t, 3, b.times(), "it is not sent again")
@@ -123,10 +124,10 @@ func TestRejectedAndNotThere(t *testing.T) {
 		for _, change := range []func(*Config){func(*Config) {}, repeats} {
 			b, l := newBank(t), newBooks()
 			never(b)
-			require.NotNil(t, newHandler(t, b, l, change).Handle(t.Context(), grants(1, 1)))
+			require.NotNil(t, newHandler(t, b, l, change).Handle(t.Context(), testkit.Batch(grants(1, 1))))
 			l.died()
 			l.ages(time.Hour)
-			errs := newHandler(t, b, l, change, verified(NotSent)).Handle(t.Context(), grants(1, 1))
+			errs := newHandler(t, b, l, change, verified(NotSent)).Handle(t.Context(), testkit.Batch(grants(1, 1)))
 			require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[0]), "%v", errs[0])
 			require.Zero(t, l.left())
 		}
@@ -153,7 +154,7 @@ func TestRejectedAfterARefusedBatch(t *testing.T) {
 				}
 			})
 			h := newHandler(t, b, l, change, func(c *Config) { c.BatchCredits = 5 })
-			errs := h.Handle(t.Context(), grants(1, 3))
+			errs := h.Handle(t.Context(), testkit.Batch(grants(1, 3)))
 			b.holds(t, grants(1, 3))
 			if name == "both" {
 				require.Nil(t, errs)
@@ -186,7 +187,7 @@ func TestRefusedBatchThenNotSent(t *testing.T) {
 					}
 					w.WriteHeader(http.StatusForbidden)
 				})
-				for _, err := range h.Handle(t.Context(), grants(1, 3)) {
+				for _, err := range h.Handle(t.Context(), testkit.Batch(grants(1, 3))) {
 					require.True(t, hongbao.IsOutage(err) || hongbao.IsWaiting(err), "%v", err)
 				}
 				require.Equal(t, 3, l.left(), "the batch may have booked each")
@@ -199,7 +200,7 @@ func TestRefusedBatchThenNotSent(t *testing.T) {
 					}
 					b.say(w, http.StatusCreated, b.book(c))
 				})
-				errs := h.Handle(t.Context(), grants(1, 3))
+				errs := h.Handle(t.Context(), testkit.Batch(grants(1, 3)))
 				b.holds(t, grants(1, 3))
 				if name == "both" {
 					require.Nil(t, errs)
@@ -225,10 +226,10 @@ func TestReplayIsRejected(t *testing.T) {
 			b, l := newBank(t), newBooks()
 			all := grants(1, 1)
 			all[0].Time = time.Now().Add(-time.Minute)
-			require.Nil(t, newHandler(t, b, l).Handle(t.Context(), all))
+			require.Nil(t, newHandler(t, b, l).Handle(t.Context(), testkit.Batch(all)))
 			b.answersThen(drop)
 			l = newBooks()
-			errs := newHandler(t, b, l, change, func(c *Config) { c.Replay = true }).Handle(t.Context(), all)
+			errs := newHandler(t, b, l, change, func(c *Config) { c.Replay = true }).Handle(t.Context(), testkit.Batch(all))
 			if name == "both" {
 				require.Nil(t, errs)
 				l.has(t, all)
@@ -256,7 +257,7 @@ func TestQuestionIsRejected(t *testing.T) {
 		})
 		h := newHandler(t, b, l, queryable, func(c *Config) { c.QueryFinal = time.Minute })
 		for range 2 {
-			err := h.Handle(t.Context(), grants(1, 1))[0]
+			err := h.Handle(t.Context(), testkit.Batch(grants(1, 1)))[0]
 			require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)
 			require.Equal(t, 1, l.left())
 			l.ages(time.Hour)
@@ -277,7 +278,7 @@ func TestEveryRequestIsRefusedForLong(t *testing.T) {
 			h := newHandler(t, b, l, repeats, func(c *Config) { c.BatchCredits = 5 })
 			b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) { w.WriteHeader(status) })
 			for range 2 {
-				for _, err := range h.Handle(t.Context(), grants(1, 3)) {
+				for _, err := range h.Handle(t.Context(), testkit.Batch(grants(1, 3))) {
 					require.True(t, hongbao.IsOutage(err) || hongbao.IsWaiting(err), "%v", err)
 				}
 				require.Zero(t, l.left())
@@ -286,7 +287,7 @@ func TestEveryRequestIsRefusedForLong(t *testing.T) {
 			}
 			b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.say(w, http.StatusCreated, b.book(c)) })
 			h.cfg.BatchCredits = 0
-			require.Nil(t, h.Handle(t.Context(), grants(1, 3)))
+			require.Nil(t, h.Handle(t.Context(), testkit.Batch(grants(1, 3))))
 			b.holds(t, grants(1, 3))
 			l.has(t, grants(1, 3))
 		})

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"net/http"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func TestNoSlotInTime(t *testing.T) {
 			for i := range all {
 				all[i].Time = time.Now()
 			}
-			errs := h.Handle(t.Context(), all)
+			errs := h.Handle(t.Context(), testkit.Batch(all))
 			require.Len(t, errs, 6)
 			sent := 0
 			for _, err := range errs {
@@ -52,7 +53,7 @@ func TestNoSlotInTime(t *testing.T) {
 			require.Positive(t, sent)
 			b.set(nil)
 			l.died()
-			require.Eventually(t, func() bool { return h.Handle(t.Context(), all) == nil }, patient, tick)
+			require.Eventually(t, func() bool { return h.Handle(t.Context(), testkit.Batch(all)) == nil }, patient, tick)
 			b.holds(t, all)
 		})
 	}

@@ -1,14 +1,20 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
+
+// grantsOwn is the lowest epoch. It stands for the epoch of a batch if only the grants' own epochs count, because they
+// were not read from Redis.
+const grantsOwn = 1
 
 // sweepAtOnce is the number of credits that one page from the ledger has.
 const sweepAtOnce = 1_000
@@ -47,7 +53,8 @@ func (h *Handler) sweep(ctx context.Context, list []payment.Pending) (left int, 
 		h.asPending(it, &list[it.index])
 		h.lookUp(ctx, it)
 	})
-	h.record(ctx, items)
+	slices.SortStableFunc(items, func(a, b *item) int { return cmp.Compare(a.grant.Shard, b.grant.Shard) })
+	h.record(ctx, grantsOwn, items)
 	h.forget(ctx, items)
 	for _, it := range items {
 		if it.outcome == outcomeOpen {
@@ -75,7 +82,7 @@ func (h *Handler) RecordBooked(ctx context.Context, g hongbao.Grant) error {
 		return errs[0]
 	}
 	it := items[0]
-	fresh, open := h.begin(ctx, items)
+	fresh, open := h.begin(ctx, grantsOwn, items)
 	switch {
 	case len(fresh) > 0: // no request is under way, so the answer is final
 		h.find(ctx, it, "nothing was recorded")
@@ -88,7 +95,7 @@ func (h *Handler) RecordBooked(ctx context.Context, g hongbao.Grant) error {
 		return hongbao.Errorf(hongbao.ClassConflict, "record credit %s: the grant is in quarantine, where a person decides "+
 			"about it; ask the owners of the remote to take the credit back", it.credit.Reference)
 	}
-	h.record(ctx, items)
+	h.record(ctx, grantsOwn, items)
 	h.forget(ctx, items)
 	return it.err
 }

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"net/http"
 	"testing"
 	"time"
@@ -32,25 +33,25 @@ func TestToldByAPerson(t *testing.T) {
 		drop(w)
 	})
 	all := grants(1, 4)
-	errs := newHandler(t, b, l, neither).Handle(t.Context(), all)
+	errs := newHandler(t, b, l, neither).Handle(t.Context(), testkit.Batch(all))
 	for _, err := range errs {
 		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "%v", err)
 	}
 	l.died()
 	b.set(nil)
 	require.Equal(t, 4, l.ages(time.Hour))
-	again := newHandler(t, b, l, neither).Handle(t.Context(), all)
+	again := newHandler(t, b, l, neither).Handle(t.Context(), testkit.Batch(all))
 	require.Len(t, again, 4)
 	require.Equal(t, 4, b.all(), "nothing is sent without the person's outcome")
 	l.died()
 
 	for range 2 { // the command may be killed and run again
-		require.Nil(t, newHandler(t, b, l, neither, verified(Done)).Handle(t.Context(), all[:2]))
+		require.Nil(t, newHandler(t, b, l, neither, verified(Done)).Handle(t.Context(), testkit.Batch(all[:2])))
 	}
 	require.Equal(t, 4, b.all())
 	l.has(t, all[:2])
 	for range 2 {
-		require.Nil(t, newHandler(t, b, l, neither, verified(NotSent)).Handle(t.Context(), all[2:]))
+		require.Nil(t, newHandler(t, b, l, neither, verified(NotSent)).Handle(t.Context(), testkit.Batch(all[2:])))
 	}
 	require.Equal(t, 6, b.all())
 	b.holds(t, all)
@@ -67,7 +68,7 @@ func TestToldWhatIsNotSo(t *testing.T) {
 		b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.book(c); drop(w) })
 		h := newHandler(t, b, l, change, func(c *Config) { c.Repeats = 0 })
 		b.failsQueries.Store(true)
-		require.NotNil(t, h.Handle(t.Context(), grants(1, 1)))
+		require.NotNil(t, h.Handle(t.Context(), testkit.Batch(grants(1, 1))))
 		b.failsQueries.Store(false)
 		l.died()
 		b.set(nil)
@@ -78,7 +79,7 @@ func TestToldWhatIsNotSo(t *testing.T) {
 		t.Parallel()
 		for _, v := range []CreditOutcome{Done, NotSent} {
 			b, l := dark(t, repeats)
-			require.Nil(t, newHandler(t, b, l, repeats, verified(v)).Handle(t.Context(), grants(1, 1)))
+			require.Nil(t, newHandler(t, b, l, repeats, verified(v)).Handle(t.Context(), testkit.Batch(grants(1, 1))))
 			b.holds(t, grants(1, 1))
 			l.has(t, grants(1, 1))
 			require.Zero(t, l.left())
@@ -88,7 +89,7 @@ func TestToldWhatIsNotSo(t *testing.T) {
 		t.Parallel()
 		b, l := dark(t, queryable)
 		b.notIdempotent = true
-		require.Nil(t, newHandler(t, b, l, queryable, verified(NotSent)).Handle(t.Context(), grants(1, 1)))
+		require.Nil(t, newHandler(t, b, l, queryable, verified(NotSent)).Handle(t.Context(), testkit.Batch(grants(1, 1))))
 		b.holds(t, grants(1, 1))
 		l.has(t, grants(1, 1))
 		require.Equal(t, 1, b.all())
@@ -98,9 +99,9 @@ func TestToldWhatIsNotSo(t *testing.T) {
 		for _, v := range []CreditOutcome{Done, NotSent} {
 			b, l := newBank(t), newBooks()
 			list := grants(1, 1)
-			require.Nil(t, newHandler(t, b, l, neither).Handle(t.Context(), list))
+			require.Nil(t, newHandler(t, b, l, neither).Handle(t.Context(), testkit.Batch(list)))
 			list[0].User = "thief"
-			errs := newHandler(t, b, l, neither, verified(v)).Handle(t.Context(), list)
+			errs := newHandler(t, b, l, neither, verified(v)).Handle(t.Context(), testkit.Batch(list))
 			require.ErrorIs(t, errs[0], ErrContradiction)
 			b.holds(t, grants(1, 1))
 			l.has(t, grants(1, 1))
@@ -116,7 +117,7 @@ func TestToldBeforeItWasSent(t *testing.T) {
 		b, l := newBank(t), newBooks()
 		b.notIdempotent = true
 		b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) { drop(w) })
-		require.NotNil(t, newHandler(t, b, l, change).Handle(t.Context(), grants(1, 1)))
+		require.NotNil(t, newHandler(t, b, l, change).Handle(t.Context(), testkit.Batch(grants(1, 1))))
 		l.died()
 		b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.book(c); drop(w) })
 		l.ages(time.Hour)
@@ -125,7 +126,7 @@ func TestToldBeforeItWasSent(t *testing.T) {
 		word(&cfg)
 		same := func(c *Config) { c.Verified, c.VerifiedAt = cfg.Verified, cfg.VerifiedAt }
 		for range 4 {
-			errs := newHandler(t, b, l, change, same).Handle(t.Context(), grants(1, 1))
+			errs := newHandler(t, b, l, change, same).Handle(t.Context(), testkit.Batch(grants(1, 1)))
 			b.holds(t, grants(1, 1))
 			require.Equal(t, 2, b.all(), "%s: the lost request, and one after the outcome", name)
 			if name == "neither" {
@@ -146,15 +147,15 @@ func TestToldBeforeItWasTakenOver(t *testing.T) {
 		b, l := newBank(t), newBooks()
 		b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) { drop(w) })
 		once := func(c *Config) { repeats(c); c.Repeats = 0 }
-		require.NotNil(t, newHandler(t, b, l, once).Handle(t.Context(), grants(1, 1)))
+		require.NotNil(t, newHandler(t, b, l, once).Handle(t.Context(), testkit.Batch(grants(1, 1))))
 		l.ages(20 * time.Hour)
 		b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.book(c); drop(w) })
-		require.NotNil(t, newHandler(t, b, l, once).Handle(t.Context(), grants(1, 1)))
+		require.NotNil(t, newHandler(t, b, l, once).Handle(t.Context(), testkit.Batch(grants(1, 1))))
 		l.ages(5 * time.Hour) // the remote may have forgotten the first key by now
 		b.set(nil)
 		b.notIdempotent = true
 		word := func(c *Config) { c.Verified, c.VerifiedAt = NotSent, time.Now().Add(-ago) }
-		errs := newHandler(t, b, l, once, word).Handle(t.Context(), grants(1, 1))
+		errs := newHandler(t, b, l, once, word).Handle(t.Context(), testkit.Batch(grants(1, 1)))
 		require.Len(t, errs, 1, "%s ago", ago)
 		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]), "%v", errs[0])
 		b.holds(t, grants(1, 1))
@@ -168,14 +169,14 @@ func TestToldThatNothingIsUnderWay(t *testing.T) {
 	b, l := newBank(t), newBooks()
 	b.notIdempotent = true
 	b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) { drop(w) })
-	require.NotNil(t, newHandler(t, b, l, queryable).Handle(t.Context(), grants(1, 1)))
+	require.NotNil(t, newHandler(t, b, l, queryable).Handle(t.Context(), testkit.Batch(grants(1, 1))))
 	l.died()
 	b.set(nil)
 	l.ages(time.Hour)
-	require.NotNil(t, newHandler(t, b, l, queryable).Handle(t.Context(), grants(1, 1)))
+	require.NotNil(t, newHandler(t, b, l, queryable).Handle(t.Context(), testkit.Batch(grants(1, 1))))
 	require.Equal(t, 1, b.all())
 	l.died()
-	require.Nil(t, newHandler(t, b, l, queryable, verified(NotSent)).Handle(t.Context(), grants(1, 1)))
+	require.Nil(t, newHandler(t, b, l, queryable, verified(NotSent)).Handle(t.Context(), testkit.Batch(grants(1, 1))))
 	b.holds(t, grants(1, 1))
 	l.has(t, grants(1, 1))
 	require.Zero(t, l.left())

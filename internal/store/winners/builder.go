@@ -124,9 +124,8 @@ func (b *Builder) Build(ctx context.Context, campaign, revision string) error {
 
 // place is a place without packets left.
 type place struct {
-	*store.Shard
-	epoch int64 // the shard's epoch when users was counted
-	users int64
+	*store.Shard // at the epoch in which users was counted
+	users        int64
 }
 
 // placesTimeout limits how long a shard that hangs delays the filters of other campaigns.
@@ -144,13 +143,12 @@ func (b *Builder) places(ctx context.Context, campaign, revision string) ([]plac
 	places := make([]place, len(on))
 	for i, k := range on {
 		p := &places[i]
-		p.Shard = k
-		head, err := p.OpenHead(ctx)
+		head, err := k.OpenHead(ctx)
 		if err != nil {
 			return nil, err
 		}
-		p.epoch = head.Epoch
-		if p.users, err = p.CountWinners(store.WithEpoch(ctx, p.epoch), campaign, revision); err != nil {
+		p.Shard = k.At(head.Epoch)
+		if p.users, err = p.CountWinners(ctx, campaign, revision); err != nil {
 			return nil, err
 		}
 	}
@@ -161,7 +159,7 @@ func (b *Builder) places(ctx context.Context, campaign, revision string) ([]plac
 // filter that lacks a winner would hide the winner's receipt.
 func (p *place) read(ctx context.Context, campaign, revision string, hashes []uint64) ([]uint64, error) {
 	var mine []uint64
-	err := p.Winners(store.WithEpoch(ctx, p.epoch), campaign, revision, func(user string) {
+	err := p.Winners(ctx, campaign, revision, func(user string) {
 		mine = append(mine, xxhash.Sum64String(user))
 	})
 	if err != nil {

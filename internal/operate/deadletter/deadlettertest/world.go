@@ -87,7 +87,8 @@ type Target struct {
 }
 
 // Handle implements hongbao.Handler.
-func (t *Target) Handle(_ context.Context, grants []hongbao.Grant) []error {
+func (t *Target) Handle(_ context.Context, batch hongbao.Batch) []error {
+	grants := batch.Grants
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.Calls++
