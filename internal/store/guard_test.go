@@ -17,7 +17,7 @@ func TestScriptsOfAnEarlierEpoch(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for name, c := range scriptCases() {
-		if !slices.Contains(store.Guarded(), name) {
+		if !slices.Contains(store.Guarded(), name) || name == "leave" { // a process leaves in any epoch
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
