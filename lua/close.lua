@@ -69,7 +69,7 @@ local reply = answer('', '', granted, amount)
 local seq, ms = string.format('%.0f', meta[1] + 1), string.format('%.0f', now)
 redis.call('XADD', KEYS[2], '*', '1', 'close ' .. string.match(KEYS[3], '[^:]+$') .. ' ' .. seq .. ' ' .. meta[2] .. ' ' .. ms ..
 	'\n' .. table.concat(reply, ' ', 6))
-redis.call('HSET', KEYS[3], 'state', 'closed', 'close_seq', seq, 'closed_at', ms,
+redis.call('HSET', KEYS[3], 'state', 'closed', 'close_seq', seq, 'closed_at', ms, 'close_epoch', meta[2],
 	'granted', granted, 'granted_amount', amount)
 redis.call('HSET', KEYS[1], 'seq', seq, 'watched', ms)
 reply[2], reply[3], reply[4] = 'closed', seq, ms

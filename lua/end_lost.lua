@@ -28,7 +28,7 @@ if there and state ~= 'frozen' then
 end
 redis.call('ZADD', KEYS[2], now, ARGV[1])
 stub(KEYS[1])
-redis.call('HSET', KEYS[1], 'state', 'refunded', 'refunded_at', now, 'lost', '1', 'close_seq', '0', 'closed_at', now,
+redis.call('HSET', KEYS[1], 'state', 'refunded', 'refunded_at', now, 'lost', '1', 'close_seq', '0', 'closed_at', now, 'close_epoch', '0',
 	'packets', ARGV[2], 'total', ARGV[3], 'loaded', ARGV[4], 'loaded_amount', ARGV[5], 'granted', ARGV[6], 'granted_amount', ARGV[7])
 redis.call('HDEL', KEYS[1], 'withheld')
 for i = 3, #KEYS do
