@@ -107,7 +107,7 @@ func (w *world) add(ctx context.Context) error {
 				return err
 			}
 			o := owed[kafkaSink] // a group that owes everything has no record, if the ledger failed when it began
-			if !begin.Exists || o == nil && !begin.Read || o != nil && !o.Now() {
+			if !begin.Exists || o == nil && begin.First > 1 || o != nil && !o.Now() {
 				return errors.New("no worker has recorded what sink kafka owes")
 			}
 			head, err := k.OpenHead(ctx)
