@@ -58,7 +58,7 @@ func (s *shard) ack(l *lease, batch []item, results []error) error {
 	for it, results := range byItem(batch, results) {
 		for i, err := range results {
 			if err == nil {
-				runs = store.AppendSeq(runs, it.open[i].Seq)
+				runs = stream.AppendSeq(runs, it.open[i].Seq)
 				grants++
 			}
 		}

@@ -153,7 +153,7 @@ func notDone(ctx context.Context, k *store.Shard, g *store.GroupLag, upto int64)
 		}
 		for seq := r.First; seq <= r.Last; seq++ {
 			if !done.Has(seq) {
-				runs = store.AppendSeq(runs, seq)
+				runs = stream.AppendSeq(runs, seq)
 			}
 		}
 	}

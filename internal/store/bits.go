@@ -38,15 +38,6 @@ func newMarks(k Keys, sink string, keys []string, events []stream.SeqRange) mark
 	return m
 }
 
-// AppendSeq adds seq to ascending runs. If seq directly follows the last run, it extends that run.
-func AppendSeq(runs []stream.SeqRange, seq int64) []stream.SeqRange {
-	if n := len(runs); n > 0 && runs[n-1].Last+1 == seq {
-		runs[n-1].Last = seq
-		return runs
-	}
-	return append(runs, stream.SeqRange{First: seq, Last: seq})
-}
-
 // Without returns the events in runs that are not in others. Both lists must be in ascending order.
 func Without(runs, others []stream.SeqRange) (out []stream.SeqRange) {
 	for _, r := range runs {

@@ -89,12 +89,3 @@ func TestAckEntries(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, acked)
 }
-
-func TestAppendSeq(t *testing.T) {
-	t.Parallel()
-	var runs []stream.SeqRange
-	for _, seq := range []int64{3, 4, 5, 7, 9, 10} {
-		runs = store.AppendSeq(runs, seq)
-	}
-	require.Equal(t, []stream.SeqRange{{First: 3, Last: 5}, {First: 7, Last: 7}, {First: 9, Last: 10}}, runs)
-}

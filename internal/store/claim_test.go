@@ -47,7 +47,7 @@ func (m *claimModel) claim(c *store.ClaimCall) stream.ClaimAnswer {
 	for _, r := range c.Events {
 		for seq := r.First; seq <= r.Last; seq++ {
 			if m.done[seq] {
-				a.Done = store.AppendSeq(a.Done, seq)
+				a.Done = stream.AppendSeq(a.Done, seq)
 			}
 		}
 	}

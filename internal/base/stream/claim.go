@@ -50,3 +50,12 @@ func (r SeqRange) Has(seq int64) bool { return r.First <= seq && seq <= r.Last }
 
 // Len returns the number of events in the range.
 func (r SeqRange) Len() int64 { return r.Last - r.First + 1 }
+
+// AppendSeq adds seq to ascending runs. If seq directly follows the last run, it extends that run.
+func AppendSeq(runs []SeqRange, seq int64) []SeqRange {
+	if n := len(runs); n > 0 && runs[n-1].Last+1 == seq {
+		runs[n-1].Last = seq
+		return runs
+	}
+	return append(runs, SeqRange{First: seq, Last: seq})
+}

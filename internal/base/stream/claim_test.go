@@ -16,3 +16,12 @@ func TestClaimAnswerGranted(t *testing.T) {
 	require.False(t, (&stream.ClaimAnswer{Done: []stream.SeqRange{{First: 1, Last: 2}}}).Granted())
 	require.EqualValues(t, 2, stream.SeqRange{First: 1, Last: 2}.Len())
 }
+
+func TestAppendSeq(t *testing.T) {
+	t.Parallel()
+	var runs []stream.SeqRange
+	for _, seq := range []int64{3, 4, 5, 7, 9, 10} {
+		runs = stream.AppendSeq(runs, seq)
+	}
+	require.Equal(t, []stream.SeqRange{{First: 3, Last: 5}, {First: 7, Last: 7}, {First: 9, Last: 10}}, runs)
+}

@@ -167,7 +167,7 @@ func (r *Recoverer) markTopic(ctx context.Context, k *store.Shard, f *facts, las
 	}
 	slices.Sort(seqs)
 	for _, seq := range slices.Compact(seqs) {
-		events = store.AppendSeq(events, seq)
+		events = stream.AppendSeq(events, seq)
 	}
 	for _, done := range []string{r.cfg.TopicSink, deadletter.RequeueSink(r.cfg.TopicSink)} {
 		if err := k.SetDone(ctx, f.attempt, r.cfg.TopicSink, done, events); err != nil {

@@ -176,7 +176,7 @@ func mark(ctx context.Context, k *store.Shard, sink string, grants []hongbao.Gra
 	}
 	var events []stream.SeqRange
 	for i := range grants {
-		events = store.AppendSeq(events, grants[i].Seq)
+		events = stream.AppendSeq(events, grants[i].Seq)
 	}
 	_, err := k.Ack(ctx, sink, events, nil)
 	return err

@@ -93,11 +93,7 @@ func (o *claimed) part(seen map[int64]struct{}) *stream.Claim {
 	part := o.claim
 	part.Events = nil
 	for _, seq := range slices.Sorted(maps.Keys(seen)) {
-		if n := len(part.Events); n > 0 && part.Events[n-1].Last == seq-1 {
-			part.Events[n-1].Last = seq
-			continue
-		}
-		part.Events = append(part.Events, stream.SeqRange{First: seq, Last: seq})
+		part.Events = stream.AppendSeq(part.Events, seq)
 	}
 	return &part
 }
