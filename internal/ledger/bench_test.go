@@ -92,7 +92,7 @@ func BenchmarkBarePostgres(b *testing.B) {
 	b.Cleanup(func() { require.NoError(b, conn.Close(context.Background())) })
 	n := 0
 	for b.Loop() {
-		columns := columnsOf(itemsOf(hongbao.Batch{Grants: benchGrants(n)}))
+		columns := columnsOf(itemsOf(benchGrants(n), 0))
 		_, err := conn.Exec(context.Background(), `WITH i AS (
 				INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
 				SELECT g.*, $10::bigint FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::integer[],

@@ -221,7 +221,7 @@ func testRefundFenced(t *testing.T, f *fixture) {
 // statements, they fail with errAgain.
 func testFenceWaits(t *testing.T, f *fixture) {
 	f.opened(t, 10)
-	items := itemsOf(testkit.Batch(grantsOf("rain", 1, 1)))
+	items := itemsOf(grantsOf("rain", 1, 1), 0)
 	fenceWithin := func(d time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()

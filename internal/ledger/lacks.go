@@ -9,7 +9,7 @@ import (
 // Lacks returns the grants whose packets are unknown to the ledger: neither paid, nor in quarantine, nor pending at a
 // remote. A call should have at most about a thousand grants.
 func (l *Ledger) Lacks(ctx context.Context, grants []hongbao.Grant) (lacks []hongbao.Grant, err error) {
-	items := itemsOf(hongbao.Batch{Grants: grants})
+	items := itemsOf(grants, 0)
 	err = l.read(ctx, func(ctx context.Context, t txn) error {
 		has, err := l.recall(ctx, t, items)
 		lacks = nil

@@ -31,7 +31,7 @@ func (s *Settler) Begin(ctx context.Context, call payment.CreditCall, batch hong
 		return nil, nil, hongbao.Errorf(hongbao.ClassPermanent,
 			"record %d credits as pending: want %d at most", len(grants), MaxBatch)
 	}
-	b := &beginCall{Ledger: s.config.Ledger, call: call, items: itemsOf(batch)}
+	b := &beginCall{Ledger: s.config.Ledger, call: call, items: itemsOf(grants, batch.Epoch)}
 	err = b.write(ctx, b.run)
 	if errors.Is(err, errOverdraw) {
 		err = hongbao.Errorf(hongbao.ClassTransient, "a campaign was refunded meanwhile: %w", err)
@@ -42,12 +42,12 @@ func (s *Settler) Begin(ctx context.Context, call payment.CreditCall, batch hong
 	return b.found, b.before, nil
 }
 
-// itemsOf returns the grants as items, in the order in which every worker locks. A batch with epoch 0 stands for grants
-// that the caller did not read from Redis.
-func itemsOf(b hongbao.Batch) []item {
-	items := make([]item, len(b.Grants))
-	for i := range b.Grants {
-		items[i] = item{index: i, grant: &b.Grants[i], epoch: b.Epoch}
+// itemsOf returns the grants as items, in the order in which every worker locks. epoch is that of their batch; 0 if the
+// caller did not read them from Redis.
+func itemsOf(grants []hongbao.Grant, epoch int64) []item {
+	items := make([]item, len(grants))
+	for i := range grants {
+		items[i] = item{index: i, grant: &grants[i], epoch: epoch}
 	}
 	sortItems(items)
 	return items
@@ -265,7 +265,7 @@ func (l *Ledger) deletePending(items []item, batch int64, asked time.Time) (stmt
 // row again keeps the batch. So a caller that did not own the rows gives the Asked that it has read (payment.Pending),
 // and Forget keeps rows that have another one by now. A repeated call changes nothing.
 func (s *Settler) Forget(ctx context.Context, batch int64, asked time.Time, grants []hongbao.Grant) error {
-	drop, err := s.config.Ledger.deletePending(itemsOf(hongbao.Batch{Grants: grants}), batch, asked)
+	drop, err := s.config.Ledger.deletePending(itemsOf(grants, 0), batch, asked)
 	if err == nil {
 		err = s.config.Ledger.write(ctx, func(context.Context, txn) ([]stmt, error) { return drop, nil })
 	}

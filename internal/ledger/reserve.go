@@ -54,7 +54,7 @@ func paidByReserve(id, campaign string) hongbao.Grant {
 
 // paidTwice names the users whom the reserve has paid a packet that they have in table grants.
 func (b *book) paidTwice(ctx context.Context, t txn, paid []hongbao.Grant) error {
-	has, err := b.ledger.readGrants(ctx, t, itemsOf(hongbao.Batch{Grants: paid}))
+	has, err := b.ledger.readGrants(ctx, t, itemsOf(paid, 0))
 	for _, g := range paid {
 		if has[keyOf(&g)].User == g.User {
 			b.equal(fmt.Sprintf("campaign %s, packet %d, user %s", g.Campaign, g.Packet, g.User),
