@@ -16,14 +16,21 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Redis is full, so it does not store which audit runs. The server audits nevertheless.
-func TestAuditAtAServerWhileRedisIsFull(t *testing.T) {
-	t.Parallel()
+// audited returns a deployment that can be audited, on a real Redis.
+func audited(t *testing.T) *App {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
 	a := onServers(t, "sqlite", filepath.Join(t.TempDir(), "l.db"), "", "HONGBAO_DEPLOYMENT_SINKS="+configs.SinkBalance)
 	require.NoError(t, a.store.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
+	return a
+}
+
+// Redis is full, so it does not store which audit runs. The server audits nevertheless.
+func TestAuditAtAServerWhileRedisIsFull(t *testing.T) {
+	t.Parallel()
+	a := audited(t)
 	require.NoError(t, a.redis.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	require.Error(t, a.store.SetAuditing(t.Context(), store.RunningAudit{}), "Redis is full")
 	report, err := a.AuditAlone(t.Context(), &AuditOrder{})
@@ -35,11 +42,7 @@ func TestAuditAtAServerWhileRedisIsFull(t *testing.T) {
 // audit, unless the first server never stores the answer. Another request starts one.
 func TestRepeatOfAnAuditThatHasJustEnded(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	a := onServers(t, "sqlite", filepath.Join(t.TempDir(), "l.db"), "", "HONGBAO_DEPLOYMENT_SINKS="+configs.SinkBalance)
-	require.NoError(t, a.store.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
+	a := audited(t)
 	first := &AuditOrder{Request: "x"}
 	_, err := a.AuditAlone(t.Context(), first)
 	require.NoError(t, err)
