@@ -1,6 +1,7 @@
 -- freeze: freezes a shard if it was opened for a different server, or if its server was promoted since then. It also
 -- freezes a shard if a process has seen a later event than the shard's last one (see guard.lua), or an event that an
--- opening has lost, or if the ledger refuses the shard's epoch. It stores the latest event that any process has seen. It also runs on a shard that is not open.
+-- opening has lost, or if the ledger refuses the shard's epoch. It stores the latest event that any process has seen. It
+-- also runs on a shard that is not open.
 --
 -- KEYS  1 meta
 -- ARGV  1 run id of the server  2 latest event that the caller has seen, "epoch seq"  3 the server's master_replid if

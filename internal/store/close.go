@@ -121,7 +121,7 @@ func (k *Shard) CloseOf(ctx context.Context, campaign string) (stream.Entry, err
 		return stream.Entry{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is %s: %w", campaign, state, ErrNotClosed)
 	}
 	r := replyReader{}
-	for _, v := range slices.Insert(values[1:], 2, any(epoch.Val())) {
+	for _, v := range slices.Concat(values[1:3], []any{epoch.Val()}, values[3:]) {
 		s, _ := v.(string) // an absent field becomes "", which does not parse as a number
 		r.rest = append(r.rest, s)
 	}

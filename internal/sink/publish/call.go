@@ -23,8 +23,8 @@ type call struct {
 
 func newCall(b *hongbao.Batch, limit int) *call {
 	grants := b.Grants
-	c := &call{in: stream.Opening{Shard: b.Shard, Epoch: b.Epoch}, grants: grants, errs: make([]error, len(grants)), left: make([]int, 0, len(grants)), most: limit,
-		limit: limit}
+	c := &call{in: stream.Opening{Shard: b.Shard, Epoch: b.Epoch}, grants: grants, errs: make([]error, len(grants)),
+		left: make([]int, 0, len(grants)), most: limit, limit: limit}
 	for i := range grants {
 		g := &grants[i]
 		if err := admit(g); err != nil {

@@ -82,7 +82,7 @@ func (p *Publisher) newClaimID() string {
 // Its errors are of these kinds:
 //
 // Outage: the brokers or Campaigns did not answer in time, or the partition was not free in time. A stored claim stays
-// for the next worker. Held: a live worker is processing the same grants. Permanent: a grant has invalid fields, its
+// for the next worker. Waiting: a live worker is processing the same grants. Permanent: a grant has invalid fields, its
 // campaign is unknown, its coupon has no code, or the broker refuses it although it accepts a record as large as any
 // grant. Conflict: retention has deleted the place where a batch would be. Broken: the topic and the claims contradict
 // each other, or the broker refuses everything.

@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-// grantsOwn is the lowest epoch. It stands for the epoch of a batch if only the grants' own epochs count, because they
-// were not read from Redis.
+// grantsOwn is the epoch of a batch whose grants were not read from Redis. It is the lowest epoch, so each grant keeps
+// its own.
 const grantsOwn = 1
 
 // sweepAtOnce is the number of credits that one page from the ledger has.
