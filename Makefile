@@ -47,7 +47,7 @@ test: setup build ## install what is missing, vet, soak for a minute, run every 
 	(go vet ./... && go list -test -export ./... >/dev/null) & \
 		$(MAKE) --no-print-directory soak SECONDS=60; soak=$$?; wait $$! && exit $$soak
 	TMPDIR=$$(scripts/tmpdir.sh) \
-		go test -vet=off -count=1 -timeout $(TIMEOUT) -ldflags=-w -p 2 -parallel 5 $(LONGEST) ./...
+		scripts/gotest.sh -vet=off -count=1 -timeout $(TIMEOUT) -ldflags=-w -p 2 -parallel 5 $(LONGEST) ./...
 
 image: ## write the container image to bin/image, an OCI layout, without a container engine; ARCH=amd64,arm64 for both
 	cd deploy && go run ./image -out ../bin/image -arch '$(ARCH)'
@@ -130,7 +130,7 @@ planted: ## the simulator must catch the planted bugs of internal/simulation/tes
 race: setup ## the tests of what runs concurrently, under the race detector; BASE=REVISION for the packages that changed since
 	scripts/setup.sh race
 	packages="$(if $(BASE),$$(scripts/changed.sh '$(BASE)'),$(RACE))" && if [ -n "$$packages" ]; then \
-		TMPDIR=$$(scripts/tmpdir.sh) go test -race -vet=off -count=1 -timeout $(TIMEOUT) -p 1 $$packages; \
+		TMPDIR=$$(scripts/tmpdir.sh) scripts/gotest.sh -race -vet=off -count=1 -timeout $(TIMEOUT) -p 1 $$packages; \
 	else echo "no package of the race detector changed since $(BASE)"; fi
 
 lint: $(GOLANGCI) ## gofmt, go vet, golangci-lint, and shellcheck where it is installed

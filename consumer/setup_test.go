@@ -23,14 +23,8 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		childMain() // does not return
 	}
-	redis.SetLogger(quiet{})
 	testkit.Main(m)
 }
-
-// quiet discards the log of go-redis, which reports the servers that tests kill.
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
 
 const (
 	group = "balance"

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
 )
 
@@ -65,8 +67,10 @@ func forgetShared() {
 	sharedKafka.forget()
 }
 
-// Main runs a package's tests, stops every server and exits the process.
+// Main runs a package's tests, stops every server and exits the process. The log of go-redis, which reports the servers
+// that tests kill, is discarded: it would hide which test failed.
 func Main(m *testing.M) {
+	redis.SetLogger(quiet{})
 	code := m.Run()
 	if err := CloseAll(); err != nil {
 		fmt.Fprintln(os.Stderr, "testkit:", err)
@@ -74,6 +78,10 @@ func Main(m *testing.M) {
 	}
 	os.Exit(code)
 }
+
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
 
 // Redis returns a Redis that the tests of this process share. Use only keys under Prefix, and do not stop or
 // reconfigure the server.

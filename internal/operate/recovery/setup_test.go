@@ -46,6 +46,8 @@ type world struct {
 	user   int
 	asker  *process
 	owed   []stream.Owed // what sink balance owes, by shard
+	// watching has the processes that watch the shard.
+	watching []*process
 }
 
 // topic is a topic with the given grants. If highest is set, it only has an event with that seq.
@@ -232,7 +234,9 @@ func (w *world) settle(t *testing.T) {
 	}
 }
 
-// restart kills Redis and starts it again. If files is not empty, Redis starts from a copy of that folder.
+// restart kills Redis and starts it again. If files is not empty, Redis starts from a copy of that folder. For up to a
+// second a client still sees the server as down, so restart waits for this test's client, and until each process that
+// watches the shard has looked.
 func (w *world) restart(t *testing.T, files string) {
 	t.Helper()
 	require.NoError(t, w.server.Kill())
@@ -241,6 +245,10 @@ func (w *world) restart(t *testing.T, files string) {
 		require.NoError(t, exec.CommandContext(t.Context(), "cp", "-r", files, filepath.Join(w.dir, "appendonlydir")).Run())
 	}
 	require.NoError(t, w.server.Restart())
+	testkit.EventuallyOK(t, 20*time.Second, func() error { return w.rdb.Ping(t.Context()).Err() }, "Redis answers")
+	for _, p := range w.watching {
+		w.looks(t, p)
+	}
 }
 
 // older copies the append-only file as it is now, and returns the folder of the copy.

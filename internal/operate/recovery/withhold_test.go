@@ -249,7 +249,6 @@ func TestGuardedRecovererDiesAtEachStep(t *testing.T) {
 		client := w.server.Client(t)
 		hook := &breaks{at: at}
 		client.AddHook(hook)
-		// For up to a second a client may still see the server as down, so Gather is longer than that.
 		few := func(c *recovery.Config) { c.Margin, c.Gather = time.Millisecond, 1200*time.Millisecond }
 		err := w.guarded(few, func(c *recovery.Config) { c.Store = w.store.Over(client) }).OpenFrozen(t.Context(), 0)
 		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // as if the lease had expired

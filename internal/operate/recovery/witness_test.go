@@ -2,6 +2,8 @@ package recovery_test
 
 import (
 	"context"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,11 +21,14 @@ type process struct {
 	w      *world
 	rdb    *redis.Client
 	alarms chan string
+	looked atomic.Int64 // successful checks of the shard
 }
 
 func (w *world) process(t *testing.T) *process {
 	t.Helper()
-	return &process{w: w, rdb: w.server.Client(t), alarms: make(chan string, 100)}
+	p := &process{w: w, rdb: w.server.Client(t), alarms: make(chan string, 100)}
+	p.rdb.AddHook(lookHook{p})
+	return p
 }
 
 // watch lets the process watch the servers until the returned function is called or the test ends.
@@ -31,7 +36,12 @@ func (p *process) watch(t *testing.T) func() {
 	t.Helper()
 	watch := &store.Watch{Store: p.w.store.Over(p.rdb), Every: 10 * time.Millisecond,
 		Alarm: func(code string, err error) { p.alarms <- code + ": " + err.Error() }}
-	return testkit.Go(t, watch.Run)
+	stop := testkit.Go(t, watch.Run)
+	p.w.watching = append(p.w.watching, p)
+	return func() {
+		p.w.watching = slices.DeleteFunc(p.w.watching, func(o *process) bool { return o == p })
+		stop()
+	}
 }
 
 // soldOut lets a user grab from an empty stock through the process. The answer contains the shard's last seq.
@@ -124,19 +134,12 @@ func TestLateWitness(t *testing.T) {
 // looks waits until the process's watch has checked the shard five more times.
 func (w *world) looks(t *testing.T, p *process) {
 	t.Helper()
-	looked := make(chan struct{}, 100)
-	p.rdb.AddHook(lookHook(looked))
-	for range 5 {
-		select {
-		case <-looked:
-		case <-time.After(20 * time.Second):
-			t.Fatal("the process does not look")
-		}
-	}
+	until := p.looked.Load() + 5
+	testkit.Eventually(t, 20*time.Second, func() bool { return p.looked.Load() >= until }, "the process looks")
 }
 
-// lookHook is a Redis hook that sends a value for each successful check by a watch.
-type lookHook chan struct{}
+// lookHook is a Redis hook that counts the successful checks by a process's watch.
+type lookHook struct{ p *process }
 
 func (h lookHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -146,10 +149,7 @@ func (h lookHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
 		if err == nil && cmds[0].Name() == "info" {
-			select {
-			case h <- struct{}{}:
-			default:
-			}
+			h.p.looked.Add(1)
 		}
 		return err
 	}
