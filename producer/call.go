@@ -46,7 +46,7 @@ func (l *lane) newCall() *call {
 func (c *call) begin() {
 	c.info = c.lane.info()
 	c.batch, c.req.Grabs = c.batch[:0], c.req.Grabs[:0]
-	c.req.FactNames, c.req.Currency = c.info.factNames, c.info.currency
+	c.req.FactNames, c.req.Currency = c.info.FactNames, c.info.Currency
 	c.req.Terms = c.lane.terms.Load()
 	c.elsewhere, c.req.TimesElsewhere = c.elsewhere[:0], nil
 }
@@ -180,7 +180,7 @@ func (c *call) try(ctx context.Context) error {
 		return err
 	}
 	c.answers = answers
-	if c.info.durability == hongbao.DurabilityFast && !c.info.codes {
+	if c.info.Durability == hongbao.DurabilityFast && !c.info.Codes {
 		return nil
 	}
 	return c.awaitDurability(ctx)
@@ -218,7 +218,7 @@ func (c *call) readWins(ctx context.Context, full error) ([]hongbao.Answer, erro
 		a := &answers[i]
 		switch {
 		case walk.Won(a, c.req.Grabs[i].RequestID):
-		case c.info.hold == 1 && len(a.Receipts) > 0:
+		case c.info.PerUser == 1 && len(a.Receipts) > 0:
 			a.Outcome = hongbao.OutcomeAlreadyGranted
 		default:
 			a.Receipts, c.results[i].err = nil, full
@@ -243,16 +243,16 @@ func (c *call) awaitDurability(ctx context.Context) error {
 	if len(receipts) == 0 {
 		return nil
 	}
-	if c.info.durability != hongbao.DurabilityFast {
+	if c.info.Durability != hongbao.DurabilityFast {
 		err := shard.Durable(ctx, &store.DurableCall{
-			Campaign: c.lane.id, Class: c.info.durability, Timeout: c.lane.p.cfg.DurabilityTimeout,
+			Campaign: c.lane.id, Class: c.info.Durability, Timeout: c.lane.p.cfg.DurabilityTimeout,
 			Replicas: c.lane.p.cfg.Replicas, Users: users, Receipts: receipts,
 		})
 		if err != nil {
 			return afterGrant(err)
 		}
 	}
-	if !c.info.codes {
+	if !c.info.Codes {
 		return nil
 	}
 	missing, err := shard.FillCodes(ctx, c.lane.id, receipts...)

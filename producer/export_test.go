@@ -17,7 +17,7 @@ func (p *Producer) Lanes() int {
 func (p *Producer) EndWindow(campaign string, at time.Time) {
 	l := (*p.campaigns.Load())[campaign].lanes[0]
 	i := *l.seen.Load()
-	i.ends = at
+	i.Ends = at
 	l.seen.Store(&i)
 }
 

@@ -89,10 +89,10 @@ var waiters = sync.Pool{New: func() any {
 func (c *campaign) check(g *hongbao.Grab) (*info, error) {
 	info := c.lanes[0].info()
 	if g.RequestID == "" {
-		if info.hold > 1 {
+		if info.PerUser > 1 {
 			return nil, hongbao.Errorf(hongbao.ClassPermanent,
 				"grab in campaign %s without a request id: a user may get %d packets there, so each grab needs its own request id "+
-					"to distinguish a repeat from a new grab", g.Campaign, info.hold)
+					"to distinguish a repeat from a new grab", g.Campaign, info.PerUser)
 		}
 		g.RequestID = newRequestID()
 	}
@@ -100,7 +100,7 @@ func (c *campaign) check(g *hongbao.Grab) (*info, error) {
 		value, ok := g.Facts[name]
 		if !ok {
 			return nil, hongbao.Errorf(hongbao.ClassPermanent, "grab in campaign %s without the fact %q: its limits count by %s",
-				g.Campaign, name, info.factNames)
+				g.Campaign, name, info.FactNames)
 		}
 		if err := hongbao.CheckID(value); err != nil {
 			return nil, hongbao.Errorf(hongbao.ClassPermanent, "grab in campaign %s, fact %q, value %.80q: %w", g.Campaign, name,
@@ -114,7 +114,7 @@ func (c *campaign) check(g *hongbao.Grab) (*info, error) {
 // is true, the grab goes to Redis and should ask the script at its first place, which renews that knowledge.
 func (c *campaign) tooLate(user string, i *info) (sold bool, now time.Time, renew bool) {
 	now = time.Now()
-	if !c.known.CertainlySoldOut(user, now) || !now.Before(i.ends) || c.p.closed.Load() {
+	if !c.known.CertainlySoldOut(user, now) || !now.Before(i.Ends) || c.p.closed.Load() {
 		return false, now, false
 	}
 	renew = c.known.Renew(now)
@@ -157,7 +157,7 @@ const grabsWorthALoop = 8
 // always pay off, and so they do if a call takes long. A place with an undecided outcome gets only one loop.
 func (l *lane) worthAnotherLoop(loops int) bool {
 	return loops == 1 || !l.undecided &&
-		(l.slow || l.info().durability != hongbao.DurabilityFast || len(l.waiting)-l.left >= (loops-1)*grabsWorthALoop)
+		(l.slow || l.info().Durability != hongbao.DurabilityFast || len(l.waiting)-l.left >= (loops-1)*grabsWorthALoop)
 }
 
 // share returns how many of the waiting grabs the next call takes. If a further call pays off, it leaves half of them
@@ -188,9 +188,9 @@ func (l *lane) next(c *call) bool {
 		switch {
 		case w.left:
 			l.left--
-		case w.info.factNames != c.info.factNames:
+		case w.info.FactNames != c.info.FactNames:
 			w.err = hongbao.Outagef(hongbao.ClassTransient, "grab in campaign %s: it was replaced, its limits now count by %q; "+
-				"nothing happened, try again", l.id, c.info.factNames)
+				"nothing happened, try again", l.id, c.info.FactNames)
 			w.sent = true
 			w.done <- struct{}{}
 		case c.takes(w.walk.Ask(l.memory, now)):
@@ -250,7 +250,7 @@ func (l *lane) answer(c *call) (again []*waiter) {
 		}
 		w.answer, w.err = r.answer, r.err
 		if len(w.answer.Receipts) > 0 {
-			w.answer.Currency = c.info.currency
+			w.answer.Currency = c.info.Currency
 		}
 		if r.step == walk.Undecided && l.p.cfg.UndecidedTimeout > 0 {
 			again = append(again, w)

@@ -1,12 +1,10 @@
 package producer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,7 +12,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/base/walk"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -28,21 +25,15 @@ const (
 	maxReceipts = 4096
 )
 
-// info has the settings of a campaign that the producer needs. They are constant for the life of the campaign.
+// info has the terms of a campaign, and the names of the facts that a grab must have.
 type info struct {
-	hold       int64
-	factNames  string
-	facts      []string
-	durability hongbao.Durability
-	codes      bool   // its packets have codes
-	currency   string // empty for none
-	places     int    // number of places
-	ends       time.Time
+	*store.GrabTerms
+	facts []string
 }
 
 // most limits the grabs of one call.
 func (i *info) most() int {
-	return int(min(store.MaxGrabs, max(1, maxReceipts/i.hold)))
+	return int(min(store.MaxGrabs, max(1, maxReceipts/i.PerUser)))
 }
 
 // inspected has the settings that were read from a server at a time.
@@ -68,97 +59,37 @@ func (l *lane) first(ctx context.Context) (found bool, err error) {
 	return found, err
 }
 
-// readCampaign reads the campaign's settings, the deployment of this Redis, and whether the shard is open. It returns
-// an error if the deployment is wrong, if the shard is not open on this server, or if the server can't provide the
-// durability class. Otherwise found says whether the campaign exists.
+// readCampaign reads the campaign's terms. It returns an error if the shard belongs to another deployment or is not open
+// on this server, or if the server can't provide the durability class. Otherwise found says whether the campaign exists.
 func (l *lane) readCampaign(ctx context.Context) (found bool, err error) {
-	node, err := l.shard.Node(ctx)
+	terms, err := l.shard.GrabTerms(ctx, l.id, l.p.cfg.Deployment)
 	if err != nil {
 		return false, err
-	}
-	pipe := node.Pipeline()
-	belongs := l.shard.AskBelongs(ctx, pipe)
-	open := l.shard.AskOpen(ctx, pipe)
-	cmd := pipe.HMGet(ctx, l.shard.Keys.Campaign(l.id), "user_campaign", "fact_names", "durability", store.CodesField,
-		"places", "walk", "hash", "state", "to", "currency")
-	_, _ = pipe.Exec(ctx) // each command has its own error
-	if err := cmd.Err(); err != nil {
-		return false, fmt.Errorf("look for campaign %s: %w", l.id, store.Classify(err))
-	}
-	if err := cmp.Or(belongs(l.p.cfg.Deployment), open()); err != nil {
-		return false, fmt.Errorf("look for campaign %s: %w", l.id, err)
 	}
 	server, err := l.inspect(ctx)
-	if err != nil {
+	if err != nil || terms == nil {
 		return false, err
 	}
-	i, err := l.parseInfo(cmd.Val())
-	if i == nil || err != nil {
-		return false, err
-	}
-	if i.durability != hongbao.DurabilityFast {
-		if err := server.CheckNow(i.durability); err != nil {
+	if terms.Durability != hongbao.DurabilityFast {
+		if err := server.CheckNow(terms.Durability); err != nil {
 			return false, fmt.Errorf("campaign %s: %w", l.id, err)
 		}
 	}
-	if i.durability == hongbao.DurabilityReplica { // for the time until the watch reports the replicas
+	if terms.Durability == hongbao.DurabilityReplica { // for the time until the watch reports the replicas
 		if err := l.shard.RaiseReplicas(ctx, server.Replicas); err != nil {
 			return false, fmt.Errorf("campaign %s: %w", l.id, err)
 		}
 	}
-	if slow := server.Slow(i.durability); slow != nil {
+	if slow := server.Slow(terms.Durability); slow != nil {
 		l.p.log.Warn("grabs of this campaign are slow", zap.String("campaign", l.id), zap.String("code", "fsync_slow"),
 			zap.Error(slow))
 	}
+	i := &info{GrabTerms: terms}
+	if terms.FactNames != "" {
+		i.facts = strings.Split(terms.FactNames, ",")
+	}
 	l.seen.Store(i)
 	return true, nil
-}
-
-// parseInfo parses the fields that readCampaign reads. It returns nil if the campaign does not exist, and ErrFrozen if
-// it was lost.
-func (l *lane) parseInfo(v []any) (*info, error) {
-	hold, ok := v[0].(string)
-	if !ok {
-		return nil, nil
-	}
-	lost := v[6] == store.StubHash
-	if lost && v[7] == "frozen" {
-		return nil, hongbao.Errorf(hongbao.ClassTransient, "%w: this Redis has lost campaign %s, and does not know its "+
-			"limits; `hongbao campaign refund-lost %s` ends it", store.ErrFrozen, l.id, l.id)
-	}
-	i := &info{codes: v[3] == "1", places: 1}
-	var err error
-	if i.hold, err = strconv.ParseInt(hold, 10, 64); err != nil || i.hold < 1 {
-		return nil, hongbao.Errorf(hongbao.ClassBroken,
-			"campaign %s in Redis: user_campaign is %.20q, want a number above 0", l.id, hold)
-	}
-	i.factNames, _ = v[1].(string)
-	if i.factNames != "" {
-		i.facts = strings.Split(i.factNames, ",")
-	}
-	ends, _ := v[8].(string)
-	ms, err := strconv.ParseInt(ends, 10, 64)
-	if err != nil {
-		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: to is %.20q, want a time in Unix ms", l.id, ends)
-	}
-	i.ends = time.UnixMilli(ms)
-	class, _ := v[2].(string)
-	i.durability = hongbao.Durability(class)
-	i.currency, _ = v[9].(string)
-	places, ok := v[4].(string)
-	if !ok {
-		return i, nil
-	}
-	most := min(l.p.store.Len(), hongbao.MaxCampaignShards)
-	if i.places, err = strconv.Atoi(places); err != nil || i.places < 1 || i.places > most {
-		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis is dealt over %.20q shards, but the "+
-			"deployment has %d", l.id, places, l.p.store.Len())
-	}
-	if v[5] != walk.Version && !lost { // grabs in a lost campaign only find that it has ended
-		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: its walk over the shards has version "+
-			"%.20q, but this build only knows %s: run the build that loaded it", l.id, fmt.Sprint(v[5]), walk.Version)
-	}
-	return i, nil
 }
 
 // inspect returns the settings of the server that has the place now. A replica gives an outage, as during a failover,

@@ -169,10 +169,10 @@ func (c *campaign) firstLook() (found bool, err error) {
 // layCourse adds a lane for each further place of the campaign.
 func (c *campaign) layCourse() {
 	i := c.lanes[0].info()
-	if i.places > 1 {
-		c.addLanes(c.p.store.Places(c.id, i.places)[1:]...)
+	if i.Places > 1 {
+		c.addLanes(c.p.store.Places(c.id, i.Places)[1:]...)
 	}
-	c.course, c.memory = walk.NewCourse(c.id, i.places, i.hold), walk.NewMemory(i.places)
+	c.course, c.memory = walk.NewCourse(c.id, i.Places, i.PerUser), walk.NewMemory(i.Places)
 }
 
 func (c *campaign) addLanes(places ...*store.Shard) {

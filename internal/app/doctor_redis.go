@@ -39,10 +39,10 @@ func (a *App) examineRedis(ctx context.Context, p *part) {
 	for i := range nodes {
 		a.examineNode(p, &nodes[i])
 	}
-	n, err := rdb.LLen(ctx, st.Journal()).Result()
-	if err = store.Classify(err); err != nil && !hongbao.IsOutage(err) {
-		p.wrong(fmt.Errorf("the journal's list %s in Redis can't be read, and entries that wait for the ledger can't be "+
-			"kept: remove that key: %w", st.Journal(), err))
+	n, err := st.CountJournal(ctx)
+	if err != nil && !hongbao.IsOutage(err) {
+		p.wrong(fmt.Errorf("entries of the journal that wait for the ledger can't be kept: remove the key %s: %w", st.Journal(),
+			err))
 	}
 	if err == nil && n > journalLate {
 		p.add(LevelWarning, "%d of at most %d entries of the journal wait for the ledger: restore the ledger, then run "+

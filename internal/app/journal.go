@@ -8,14 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // recorded runs an action, and writes the result into the journal. The action may add details to the entry. While the
@@ -121,36 +119,30 @@ func (a *App) leave(ctx context.Context, e *access.Entry) error {
 	if err != nil {
 		return err
 	}
-	n, err := a.redis.LLen(ctx, a.store.Journal()).Result()
+	n, err := a.store.CountJournal(ctx)
 	if err == nil && n >= maxWaiting {
 		err = errFull
 	}
 	if err != nil {
 		return err
 	}
-	return a.redis.LPush(ctx, a.store.Journal(), text).Err()
+	return a.store.PushJournal(ctx, string(text))
 }
 
 // moveJournal moves the waiting entries from Redis to the ledger. Several processes may run it concurrently, and a
 // process may be killed: the ledger ignores an entry that it already has.
 func (a *App) moveJournal(ctx context.Context) error {
 	const page = 100
-	key := a.store.Journal()
 	for {
-		texts, err := a.redis.LRange(ctx, key, -page, -1).Result()
+		texts, err := a.store.OldestJournal(ctx, page)
 		if err != nil || len(texts) == 0 {
-			return wrapJournal(store.Classify(err))
+			return wrapJournal(err)
 		}
 		if err := a.recordTexts(ctx, texts); err != nil {
 			return wrapJournal(err)
 		}
-		if _, err := a.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for _, text := range texts {
-				p.LRem(ctx, key, -1, text)
-			}
-			return nil
-		}); err != nil {
-			return wrapJournal(store.Classify(err))
+		if err := a.store.RemoveJournal(ctx, texts); err != nil {
+			return wrapJournal(err)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/model"
@@ -26,12 +25,7 @@ func (c CampaignReader) Window(ctx context.Context, id string) (store.PublicView
 // Redis, or Redis has lost the marks of the deployment. It does not check for a frozen shard, because the reads
 // themselves do so.
 func (c CampaignReader) whole(ctx context.Context, k *store.Shard) error {
-	pipe := c.redis.Pipeline()
-	belongs := k.AskBelongs(ctx, pipe)
-	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("check the owner of this Redis: %w", store.Classify(err))
-	}
-	return belongs(c.Config.Deployment.ID)
+	return k.Belongs(ctx, c.Config.Deployment.ID)
 }
 
 // held reads a user's receipts on each of the campaign's shards from Redis. It waits until they are as durable as

@@ -56,11 +56,11 @@ func (a *App) State(ctx context.Context, campaigns []string) (*metrics.State, er
 		return err
 	})
 	ask(func() error {
-		n, err := a.redis.LLen(ctx, a.store.Journal()).Result()
+		n, err := a.store.CountJournal(ctx)
 		if err == nil {
 			out.JournalWaits = &n
 		}
-		return store.Classify(err)
+		return err
 	})
 	g.Go(func() error {
 		for i, on := range a.standings(ctx) {

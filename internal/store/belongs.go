@@ -10,11 +10,21 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// AskBelongs queues the read of the shard's meta in a pipeline. After the pipeline has run, judge checks the shard's
+// Belongs checks the shard's owner; see askBelongs for its errors.
+func (k *Shard) Belongs(ctx context.Context, deployment string) error {
+	pipe := k.rdb.Pipeline()
+	judge := k.askBelongs(ctx, pipe)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("check the owner of this Redis: %w", Classify(err))
+	}
+	return judge(deployment)
+}
+
+// askBelongs queues the read of the shard's meta in a pipeline. After the pipeline has run, judge checks the shard's
 // owner. Its error is Broken if the shard belongs to another deployment or was initialized with a different number of
 // shards. It is ErrFrozen if the shard is missing. judge reads the key of the prefix only if the shard is missing.
-// That key may be on another server, whose outage must not affect this shard. AskBelongs writes nothing.
-func (k *Shard) AskBelongs(ctx context.Context, pipe redis.Pipeliner) (judge func(deployment string) error) {
+// That key may be on another server, whose outage must not affect this shard. askBelongs writes nothing.
+func (k *Shard) askBelongs(ctx context.Context, pipe redis.Pipeliner) (judge func(deployment string) error) {
 	fields := []string{deploymentField, shardsField}
 	meta := pipe.HMGet(ctx, k.Keys.Meta(), fields...)
 	return func(deployment string) error {

@@ -53,7 +53,7 @@ func (k *Shard) Claim(ctx context.Context, c *ClaimCall) (stream.ClaimAnswer, er
 	if c.Trimmed {
 		trimmed = "trimmed"
 	}
-	args := []any{c.ID, c.Owner, c.Lease.Milliseconds(), take, c.Payload, formatRanges(c.Events), trimmed}
+	args := []any{c.ID, c.Owner, c.Lease.Milliseconds(), take, c.Payload, FormatRanges(c.Events), trimmed}
 	for _, p := range m.pieces {
 		args = append(args, p.key, p.first, p.last, p.base)
 	}
@@ -88,14 +88,14 @@ func parseAnswer(reply []string) (a stream.ClaimAnswer, err error) {
 	return a, r.done(claimScript)
 }
 
-// stillOpen returns an error if the shard's server is not the one for which the shard was opened; see AskOpen.
+// stillOpen returns an error if the shard's server is not the one for which the shard was opened; see askOpen.
 func (k *Shard) stillOpen(ctx context.Context) error {
 	node, err := k.Node(ctx)
 	if err != nil {
 		return err
 	}
 	pipe := node.Pipeline()
-	open := k.AskOpen(ctx, pipe)
+	open := k.askOpen(ctx, pipe)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return fmt.Errorf("ask whether shard %d is open for its server: %w", k.Keys.Index(), Classify(err))
 	}
@@ -121,7 +121,7 @@ func (k *Shard) Complete(ctx context.Context, sink string, c *stream.Claim, also
 		more = newMarks(k.Keys, also.Sink, m.keys, c.Events)
 		m.keys = more.keys
 	}
-	args := []any{c.ID, c.Fence, formatRanges(c.Events)}
+	args := []any{c.ID, c.Fence, FormatRanges(c.Events)}
 	for i, p := range m.pieces {
 		letters := 0
 		if also.Letters {
@@ -155,7 +155,8 @@ func fenced(s *script, c *stream.Claim, reply []string, err error) error {
 	return nil
 }
 
-func formatRanges(ranges []stream.SeqRange) string {
+// FormatRanges returns ranges as scripts and claims have them, "first-last,first-last".
+func FormatRanges(ranges []stream.SeqRange) string {
 	var b strings.Builder
 	for i, r := range ranges {
 		if i > 0 {

@@ -18,6 +18,9 @@ type OpenClaim struct {
 	Until time.Time // end of the lease, by the Redis clock; afterwards others may take the claim over
 }
 
+// lastFence is the field of the hash of claims with the last fence that was given.
+const lastFence = "#fence"
+
 // OpenClaims returns the claims of a sink that have not ended.
 func (k *Shard) OpenClaims(ctx context.Context, sink string) ([]OpenClaim, error) {
 	all, err := k.rdb.HGetAll(ctx, k.Keys.Claims(sink)).Result()
@@ -26,7 +29,7 @@ func (k *Shard) OpenClaims(ctx context.Context, sink string) ([]OpenClaim, error
 	}
 	var out []OpenClaim
 	for id, text := range all {
-		if id == "#fence" {
+		if id == lastFence {
 			continue
 		}
 		c, err := parseClaim(id, text)
@@ -40,12 +43,13 @@ func (k *Shard) OpenClaims(ctx context.Context, sink string) ([]OpenClaim, error
 
 // parseClaim parses the text "fence until owner\nevents\npayload".
 func parseClaim(id, text string) (c OpenClaim, err error) {
+	c.ID = id
 	lines := strings.SplitN(text, "\n", 3)
 	words := strings.Split(lines[0], " ")
 	if len(lines) != 3 || len(words) != 3 {
 		return c, fmt.Errorf("it can't be read: %.80q", text)
 	}
-	c.ID, c.Owner, c.Payload = id, words[2], lines[2]
+	c.Owner, c.Payload = words[2], lines[2]
 	if c.Fence, err = strconv.ParseInt(words[0], 10, 64); err != nil {
 		return c, fmt.Errorf("its fence can't be read: %w", err)
 	}

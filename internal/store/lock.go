@@ -46,6 +46,15 @@ func (k *Shard) ReleaseLock(ctx context.Context, c *LockCall) (bool, error) {
 	return c.own(ctx, k, "release")
 }
 
+// Locked reports whether somebody holds the lock of this name.
+func (k *Shard) Locked(ctx context.Context, name string) (bool, error) {
+	n, err := k.rdb.Exists(ctx, k.Keys.Lock(name)).Result()
+	if err != nil {
+		return false, fmt.Errorf("read lock %s of shard %d: %w", name, k.Keys.Index(), Classify(err))
+	}
+	return n > 0, nil
+}
+
 func (c *LockCall) own(ctx context.Context, k *Shard, do string) (bool, error) {
 	reply, err := c.run(ctx, k, do)
 	if err != nil {

@@ -3,9 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
@@ -130,35 +127,4 @@ func (k *Shard) eachEntry(ctx context.Context, fn func(*stream.Entry)) error {
 		}
 	}
 	return nil
-}
-
-// EachReceipts calls fn with the receipts of each user of a campaign. It may call fn twice for a user. If fn fails,
-// it stops and returns fn's error unchanged. If the shard does not have the campaign, it returns nil.
-func (k *Shard) EachReceipts(ctx context.Context, campaign string,
-	fn func(user string, receipts []hongbao.Receipt) error) error {
-	const fields = 2_000
-	start, err := k.rdb.HGet(ctx, k.Keys.Campaign(campaign), "from").Int64()
-	if errors.Is(err, redis.Nil) {
-		return nil
-	}
-	for cursor := uint64(0); err == nil; {
-		var pairs []string
-		if pairs, cursor, err = k.rdb.HScan(ctx, k.Keys.Receipts(campaign), cursor, "", fields).Result(); err != nil {
-			break
-		}
-		for i := 0; i+1 < len(pairs); i += 2 {
-			list, err := ParseReceipts(k.Keys.Index(), start, pairs[i+1])
-			if err != nil {
-				return hongbao.Errorf(hongbao.ClassBroken, "the receipts of user %.80q in campaign %s can't be read: %w", pairs[i],
-					campaign, err)
-			}
-			if err := fn(pairs[i], list); err != nil {
-				return err
-			}
-		}
-		if cursor == 0 {
-			return nil
-		}
-	}
-	return fmt.Errorf("read the receipts of campaign %s: %w", campaign, Classify(err))
 }

@@ -296,14 +296,14 @@ func (k *Shard) open(ctx context.Context, s *script, keys []string, args []any) 
 	return cmd, nil
 }
 
-// AskOpen checks whether other reads in the same pipeline can be trusted. The caller must queue them after AskOpen.
+// askOpen checks whether other reads in the same pipeline can be trusted. The caller must queue them after askOpen.
 // After the pipeline has run, judge returns ErrFrozen if the shard is frozen or missing, or was opened for a
 // different server. In these cases the present server may have lost data.
-func (k *Shard) AskOpen(ctx context.Context, pipe redis.Pipeliner) (judge func() error) {
+func (k *Shard) askOpen(ctx context.Context, pipe redis.Pipeliner) (judge func() error) {
 	return k.askOpenOn(ctx, pipe, pipe.Info(ctx, "server", "replication"))
 }
 
-// askOpenOn is AskOpen for a pipeline that already has an INFO command.
+// askOpenOn is askOpen for a pipeline that already has an INFO command.
 func (k *Shard) askOpenOn(ctx context.Context, pipe redis.Pipeliner, server *redis.StringCmd) (judge func() error) {
 	meta := pipe.HMGet(ctx, k.Keys.Meta(), openingFields...)
 	return func() error {

@@ -55,7 +55,7 @@ func (k *Shard) Window(ctx context.Context, campaign string) (PublicView, error)
 		return PublicView{}, err
 	}
 	pipe := node.Pipeline()
-	open, clock := k.AskOpen(ctx, pipe), pipe.Time(ctx)
+	open, clock := k.askOpen(ctx, pipe), pipe.Time(ctx)
 	fields := pipe.HMGet(ctx, k.Keys.Campaign(campaign), "state", "name", "kind", "currency", "from", "to", "generation",
 		placesField, "dealt", LostField)
 	stocked := pipe.LLen(ctx, k.Keys.Stock(campaign))

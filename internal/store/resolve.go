@@ -74,6 +74,15 @@ func (k *Shard) Letters(ctx context.Context, sink, first, last string, count int
 	return rangeOf(ctx, k.rdb, k.Keys.Dead(sink), first, last, count)
 }
 
+// CountLetters returns the number of a sink's dead letters on a shard.
+func (k *Shard) CountLetters(ctx context.Context, sink string) (int64, error) {
+	n, err := k.rdb.XLen(ctx, k.Keys.Dead(sink)).Result()
+	if err != nil {
+		return 0, fmt.Errorf("count the dead letters of %s on shard %d: %w", sink, k.Keys.Index(), Classify(err))
+	}
+	return n, nil
+}
+
 // ResolvedLetters returns a sink's resolved letters on a shard; see Range for first and last. Each has the fields
 // letter, decision, by, why and resolved, then the fields of the dead letter.
 func (k *Shard) ResolvedLetters(ctx context.Context, sink, first, last string, count int) ([]RawEntry, error) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -70,7 +71,7 @@ func (s *Store) Over(rdb redis.UniversalClient) *Store {
 	return over
 }
 
-// Redis returns the client, for reads for which this package has no method.
+// Redis returns the client, for a part of the program that makes its own Store of it. No other package sends commands.
 func (s *Store) Redis() redis.UniversalClient { return s.rdb }
 
 // Space returns the deployment's key prefix and number of shards.
@@ -118,6 +119,15 @@ func (s *Store) Journal() string { return s.space.Prefix + ":{journal}" }
 // filtersWanted returns the key of a hash from campaign to revision. A producer requests a filter of the winners by
 // adding a field.
 func (s *Store) filtersWanted() string { return s.space.Prefix + ":{filters}" }
+
+// Time returns the time of Redis. On a cluster it is the time of any node.
+func (s *Store) Time(ctx context.Context) (time.Time, error) {
+	now, err := s.rdb.Time(ctx).Result()
+	if err != nil {
+		return now, fmt.Errorf("read the time of Redis: %w", Classify(err))
+	}
+	return now, nil
+}
 
 // Entries returns a shard's decoded entries from firstID to lastID, both included. It omits unreadable and forged
 // entries, and entries that are no longer in the stream.

@@ -135,6 +135,18 @@ func (k *Shard) Pages(ctx context.Context, first, last string) iter.Seq2[[]RawEn
 	return Pages(first, func(first string, count int) ([]RawEntry, error) { return k.Range(ctx, first, last, count) })
 }
 
+// LastID returns the ID of the stream's last entry, "" if the stream is empty.
+func (k *Shard) LastID(ctx context.Context) (string, error) {
+	list, err := k.rdb.XRevRangeN(ctx, k.Keys.Events(), "+", "-", 1).Result()
+	if err != nil {
+		return "", fmt.Errorf("read the last entry of %s: %w", k.Keys.Events(), Classify(err))
+	}
+	if len(list) == 0 {
+		return "", nil
+	}
+	return list[0].ID, nil
+}
+
 // LastSeq returns the seq of the shard's last event.
 func (k *Shard) LastSeq(ctx context.Context) (int64, error) {
 	h, err := k.Head(ctx)

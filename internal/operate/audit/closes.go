@@ -2,10 +2,7 @@ package audit
 
 import (
 	"context"
-	"errors"
 	"fmt"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -98,11 +95,11 @@ func (r *run) judgeRefund(ctx context.Context, c *campaign) error {
 		if !l.Closed || snap.over() {
 			continue
 		}
-		state, err := r.Store.Redis().HGet(ctx, r.shards[shard].Keys.Campaign(c.id), "state").Result()
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return store.Classify(err)
+		state, _, err := r.shards[shard].CampaignState(ctx, c.id)
+		if err != nil {
+			return err
 		}
-		if err == nil && state != store.StateClosed && state != store.StateRefunded {
+		if state != "" && state != store.StateClosed && state != store.StateRefunded {
 			r.differs(c, FundingDiffers, "ledger",
 				"the ledger has refunded it, but in Redis it is %.20q%s: Redis went back in time", state, c.where(shard))
 		}

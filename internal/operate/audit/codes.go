@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 const codePage = 2_000
@@ -71,7 +70,7 @@ func (r *run) ledgerCodes(ctx context.Context, c *campaign) error {
 // redisCodes reads a campaign's codes from its shard. A campaign that leaves Redis meanwhile is not judged.
 func (r *run) redisCodes(ctx context.Context, c *campaign, s *shard, snap *snapshot) error {
 	found := table[uint64]{}
-	err := r.eachField(ctx, s.Keys.Codes(c.id), func(field, code string) error {
+	err := s.EachCode(ctx, c.id, func(field, code string) error {
 		packet, err := strconv.ParseInt(field, 10, 64)
 		if err != nil || packet < 1 || packet > snap.packets || snap.dealtTo(packet) != snap.place {
 			r.codeDiffers(c, 0, "Redis", fmt.Sprintf("%s has field %.40q, which is no packet here", s.Keys.Codes(c.id), field))
@@ -83,8 +82,8 @@ func (r *run) redisCodes(ctx context.Context, c *campaign, s *shard, snap *snaps
 	if err != nil {
 		return err
 	}
-	if n, err := r.Store.Redis().Exists(ctx, s.Keys.Campaign(c.id)).Result(); err != nil || n == 0 {
-		return store.Classify(err)
+	if state, _, err := s.CampaignState(ctx, c.id); err != nil || state == "" {
+		return err
 	}
 	c.codes.inRedis = true
 	settled, _ := c.settled()

@@ -268,11 +268,11 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 		return r.judgeRefund(ctx, c)
 	case !l.Closed && l.Grants > 0 && r.report.Found[CampaignBroken] == 0:
 		for _, s := range r.shards {
-			n, err := r.Store.Redis().Exists(ctx, s.Keys.Campaign(c.id)).Result()
+			state, _, err := s.CampaignState(ctx, c.id)
 			if err != nil {
-				return store.Classify(err)
+				return err
 			}
-			if n > 0 {
+			if state != "" {
 				return nil // it was loaded during the audit
 			}
 		}

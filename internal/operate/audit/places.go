@@ -2,13 +2,11 @@ package audit
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"maps"
 	"slices"
-
-	"github.com/redis/go-redis/v9"
+	"strconv"
 
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -124,13 +122,12 @@ func (r *run) judgePlaces(ctx context.Context, c *campaign) error {
 		}
 	}
 	for _, shard := range slices.Sorted(maps.Keys(c.gone)) {
-		k := r.shards[shard].Keys
-		n, err := r.Store.Redis().Exists(ctx, k.Campaign(c.id)).Result()
+		state, _, err := r.shards[shard].CampaignState(ctx, c.id)
 		if err != nil {
-			return store.Classify(err)
+			return err
 		}
-		if n == 0 {
-			r.differs(c, CampaignMissing, k.Campaign(c.id), "it is dealt over %d shards, and shard %d does not have it",
+		if state == "" {
+			r.differs(c, CampaignMissing, r.shards[shard].Keys.Campaign(c.id), "it is dealt over %d shards, and shard %d does not have it",
 				c.places, shard)
 		}
 	}
@@ -168,12 +165,12 @@ func (r *run) judgeFunding(ctx context.Context, c *campaign) error {
 		return nil
 	}
 	for _, shard := range slices.Sorted(maps.Keys(c.on)) {
-		now, err := r.Store.Redis().HGet(ctx, r.shards[shard].Keys.Campaign(c.id), "total").Int64()
-		if errors.Is(err, redis.Nil) || err == nil && now == int64(l.Funded) {
-			return nil // the top-up arrived, or the campaign left Redis, during the audit
-		}
+		has, err := r.shards[shard].CampaignKeys(ctx, c.id)
 		if err != nil {
-			return store.Classify(err)
+			return err
+		}
+		if now := has.Fields["total"]; now == "" || now == strconv.FormatInt(int64(l.Funded), 10) {
+			return nil // the top-up arrived, or the campaign left Redis, during the audit
 		}
 	}
 	r.differs(c, FundingDiffers, "ledger", "Redis has a total of %d, the ledger has funded %d", c.counts.Funded, l.Funded)

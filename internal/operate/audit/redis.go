@@ -7,16 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
-)
-
-const (
-	stockPackets = 10_000
-	hashFields   = 2_000
 )
 
 // campaign has what the audit knows about one campaign.
@@ -170,24 +163,6 @@ func (r *run) readSeqs(note func(s *shard, seq int64)) func(context.Context) err
 	}
 }
 
-// eachField calls fn for each field of a hash until fn fails. HSCAN may return a field more than once.
-func (r *run) eachField(ctx context.Context, key string, fn func(field, value string) error) error {
-	for cursor := uint64(0); ; {
-		pairs, next, err := r.Store.Redis().HScan(ctx, key, cursor, "", hashFields).Result()
-		if err != nil {
-			return fmt.Errorf("read %s: %w", key, store.Classify(err))
-		}
-		for i := 0; i+1 < len(pairs); i += 2 {
-			if err := fn(pairs[i], pairs[i+1]); err != nil {
-				return err
-			}
-		}
-		if cursor = next; cursor == 0 {
-			return nil
-		}
-	}
-}
-
 func (r *run) readCampaigns(ctx context.Context) error {
 	on := make([]*store.Shard, len(r.shards))
 	for i, s := range r.shards {
@@ -233,87 +208,32 @@ func (r *run) readCampaign(ctx context.Context, s *shard, id string) error {
 	}
 	// The stock is read before the receipts. So a packet that is granted in between is seen in both rather than in
 	// neither.
-	if err := r.readStock(ctx, s, c, snap); err != nil {
+	err = s.EachLeft(ctx, c.id, snap.dealt, func(packet string) error { return r.stocked(ctx, c, snap, packet) })
+	if err != nil {
 		return err
 	}
 	return r.readReceipts(ctx, s, c, snap)
 }
 
-// snapshot reads the campaign's hash, the length of the stock and the shard's seq in one step. why says what is wrong
-// with the keys. snap is nil if there is no campaign to audit, or if its keys can't be read.
+// snapshot reads the campaign's keys at one instant. why says what is wrong with the keys. snap is nil if there is no
+// campaign to audit, or if its keys can't be read.
 func (r *run) snapshot(ctx context.Context, s *shard, id string) (snap *snapshot, why string, err error) {
-	var fields *redis.MapStringStringCmd
-	var seq *redis.StringCmd
-	var stocked, receipts *redis.IntCmd
-	var later []*redis.IntCmd // the lengths of the later generations' stocks, and of the list of withheld packets
-	for dealt := 1; ; {
-		later = nil
-		_, err = r.Store.Redis().TxPipelined(ctx, func(p redis.Pipeliner) error {
-			fields, stocked = p.HGetAll(ctx, s.Keys.Campaign(id)), p.LLen(ctx, s.Keys.Stock(id))
-			receipts, seq = p.HLen(ctx, s.Keys.Receipts(id)), p.HGet(ctx, s.Keys.Meta(), "seq")
-			later = append(later, p.LLen(ctx, s.Keys.Withheld(id)))
-			for g := 2; g <= dealt; g++ {
-				later = append(later, p.LLen(ctx, s.Keys.StockOf(id, int64(g))))
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, "", store.Classify(err)
-		}
-		has, err := strconv.Atoi(fields.Val()["dealt"])
-		if err != nil || has <= dealt || has > store.MaxGenerations {
-			break
-		}
-		dealt = has
+	has, err := s.CampaignKeys(ctx, id)
+	if err != nil {
+		return nil, "", err
 	}
-	if len(fields.Val()) == 0 {
-		if stocked.Val()+receipts.Val() == 0 {
+	if len(has.Fields) == 0 {
+		if has.Stocked+has.Receipts == 0 {
 			return nil, "", nil // the campaign was purged just now, or only its counters are left
 		}
 		return nil, fmt.Sprintf("the campaign's hash is missing, but %d packets of its stock and %d users' receipts exist",
-			stocked.Val(), receipts.Val()), nil
+			has.Stocked, has.Receipts), nil
 	}
-	snap = &snapshot{stocked: stocked.Val()}
-	if err := snap.parse(fields.Val()); err != nil {
+	snap = &snapshot{stocked: has.Stocked, withheld: has.Withheld, seq: has.Seq}
+	if err := snap.parse(has.Fields); err != nil {
 		return nil, "its fields can't be read: " + strings.ReplaceAll(err.Error(), "\n", "; "), nil
 	}
-	snap.withheld = later[0].Val()
-	for _, n := range later {
-		snap.stocked += n.Val()
-	}
-	if snap.seq, err = seq.Int64(); err != nil {
-		return nil, "", hongbao.Errorf(hongbao.ClassBroken, "seq of shard %d: %w", s.Index(), err)
-	}
 	return snap, "", nil
-}
-
-// readStock reads the stocks of all dealt generations, and the packets that a restore has withheld.
-func (r *run) readStock(ctx context.Context, s *shard, c *campaign, snap *snapshot) error {
-	for g := int64(1); g <= snap.dealt; g++ {
-		if err := r.readPackets(ctx, s.Keys.StockOf(c.id, g), c, snap); err != nil {
-			return err
-		}
-	}
-	return r.readPackets(ctx, s.Keys.Withheld(c.id), c, snap)
-}
-
-// readPackets reads a stock from its end: grabs take packets from its head, so the unread packets keep their index from
-// the end.
-func (r *run) readPackets(ctx context.Context, stock string, c *campaign, snap *snapshot) error {
-	for last := int64(-1); ; last -= stockPackets {
-		page, err := r.Store.Redis().LRange(ctx, stock, last-stockPackets+1, last).Result()
-		if err != nil {
-			return fmt.Errorf("stock: %w", store.Classify(err))
-		}
-		for _, text := range page {
-			if err := r.stocked(ctx, c, snap, text); err != nil {
-				return err
-			}
-		}
-		if len(page) < stockPackets {
-			return nil
-		}
-	}
 }
 
 func (r *run) stocked(ctx context.Context, c *campaign, snap *snapshot, text string) error {

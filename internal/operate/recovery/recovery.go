@@ -237,8 +237,7 @@ const acceptLock = "accept"
 
 // accepting reports whether a person's Accept of the shard is under way or waits.
 func (r *Recoverer) accepting(ctx context.Context, shard int) (bool, error) {
-	n, err := r.cfg.Store.Redis().Exists(ctx, r.cfg.Store.Shard(shard).Keys.Lock(acceptLock)).Result()
-	return n > 0, store.Classify(err)
+	return r.cfg.Store.Shard(shard).Locked(ctx, acceptLock)
 }
 
 // Reports returns the reports on all shards.

@@ -205,9 +205,9 @@ func (w *run) begin(ctx context.Context) error {
 			}
 			continue
 		}
-		n, err := w.Store.Redis().XLen(ctx, w.Store.Shard(shard).Keys.Dead(w.opts.Dead)).Result()
+		n, err := w.Store.Shard(shard).CountLetters(ctx, w.opts.Dead)
 		if err != nil {
-			return fmt.Errorf("count the dead letters of %s on shard %d: %w", w.opts.Dead, shard, store.Classify(err))
+			return err
 		}
 		w.report.Events += n
 	}

@@ -242,12 +242,12 @@ func (s *source) search(ctx context.Context, k *store.Shard, before func(*stream
 		f.next = f.first
 		return f, nil
 	}
-	ends, err := s.store.Redis().XRevRangeN(ctx, k.Keys.Events(), "+", "-", 1).Result()
-	if err != nil || len(ends) == 0 {
-		return found{}, store.Classify(err)
+	end, err := k.LastID(ctx)
+	if err != nil || end == "" {
+		return found{}, err
 	}
 	f.last = f.first
-	low, high := msOf(f.first.ID), msOf(ends[0].ID)
+	low, high := msOf(f.first.ID), msOf(end)
 	for low < high {
 		mid := low + (high-low+1)/2
 		e, err := s.probe(ctx, k, strconv.FormatInt(mid, 10))

@@ -1,0 +1,152 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// The sizes of pages.
+const (
+	scannedFields = 2_000
+	listedPackets = 10_000
+)
+
+// scan calls fn for each field of a hash. It may call fn twice for a field. If fn fails, scan stops and returns fn's
+// error unchanged.
+func (k *Shard) scan(ctx context.Context, key string, fn func(field, value string) error) error {
+	for cursor := uint64(0); ; {
+		pairs, next, err := k.rdb.HScan(ctx, key, cursor, "", scannedFields).Result()
+		if err != nil {
+			return fmt.Errorf("read %s: %w", key, Classify(err))
+		}
+		for i := 0; i+1 < len(pairs); i += 2 {
+			if err := fn(pairs[i], pairs[i+1]); err != nil {
+				return err
+			}
+		}
+		if cursor = next; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+// EachReceipts calls fn with the receipts of each user of a campaign. It may call fn twice for a user. If fn fails,
+// it stops and returns fn's error unchanged. If the shard does not have the campaign, it returns nil.
+func (k *Shard) EachReceipts(ctx context.Context, campaign string,
+	fn func(user string, receipts []hongbao.Receipt) error) error {
+	start, err := k.rdb.HGet(ctx, k.Keys.Campaign(campaign), "from").Int64()
+	if errors.Is(err, redis.Nil) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the receipts of campaign %s: %w", campaign, Classify(err))
+	}
+	return k.EachReceiptsText(ctx, campaign, func(user, text string) error {
+		list, err := ParseReceipts(k.Keys.Index(), start, text)
+		if err != nil {
+			return hongbao.Errorf(hongbao.ClassBroken, "the receipts of user %.80q in campaign %s can't be read: %w", user,
+				campaign, err)
+		}
+		return fn(user, list)
+	})
+}
+
+// EachReceiptsText is EachReceipts for a caller that parses the receipts itself, with ParseReceipts.
+func (k *Shard) EachReceiptsText(ctx context.Context, campaign string, fn func(user, text string) error) error {
+	return k.scan(ctx, k.Keys.Receipts(campaign), fn)
+}
+
+// EachCode calls fn with the code of each packet on the shard, by the text of the packet's number. It may call fn twice
+// for a packet. If fn fails, it stops and returns fn's error unchanged.
+func (k *Shard) EachCode(ctx context.Context, campaign string, fn func(packet, code string) error) error {
+	return k.scan(ctx, k.Keys.Codes(campaign), fn)
+}
+
+// EachClaim calls fn with each claim of a sink that has not ended. If a claim can't be read, c has only its ID, and err
+// says why. It may call fn twice for a claim. If fn fails, it stops and returns fn's error unchanged.
+func (k *Shard) EachClaim(ctx context.Context, sink string, fn func(c OpenClaim, err error) error) error {
+	return k.scan(ctx, k.Keys.Claims(sink), func(id, text string) error {
+		if id == lastFence {
+			return nil
+		}
+		return fn(parseClaim(id, text))
+	})
+}
+
+// EachLeft calls fn with the text of each packet in the stocks of the first generations, and of each withheld packet.
+// The text is the packet's number and amount, with a space between them. Grabs take packets from the head of a stock, so
+// EachLeft reads it from its end: the packets that it has not read keep their index. If fn fails, it stops and returns
+// fn's error unchanged.
+func (k *Shard) EachLeft(ctx context.Context, campaign string, generations int64, fn func(packet string) error) error {
+	var lists []string
+	for g := range generations {
+		lists = append(lists, k.Keys.StockOf(campaign, g+1))
+	}
+	for _, key := range append(lists, k.Keys.Withheld(campaign)) {
+		for last := int64(-1); ; last -= listedPackets {
+			page, err := k.rdb.LRange(ctx, key, last-listedPackets+1, last).Result()
+			if err != nil {
+				return fmt.Errorf("read %s: %w", key, Classify(err))
+			}
+			for _, text := range page {
+				if err := fn(text); err != nil {
+					return err
+				}
+			}
+			if len(page) < listedPackets {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// CampaignKeys is what the keys of a campaign have on a shard, at one instant.
+type CampaignKeys struct {
+	Fields   map[string]string // the campaign's hash; empty if the shard does not have the campaign
+	Stocked  int64             // packets in the stocks of all dealt generations, and the withheld packets
+	Withheld int64
+	Receipts int64 // users who have receipts
+	Seq      int64 // the shard's last event
+}
+
+// CampaignKeys reads the keys of a campaign in one step. It checks none of the fields.
+func (k *Shard) CampaignKeys(ctx context.Context, campaign string) (has CampaignKeys, err error) {
+	var fields *redis.MapStringStringCmd
+	var seq *redis.StringCmd
+	var receipts, withheld *redis.IntCmd
+	var stocks []*redis.IntCmd
+	for dealt := int64(1); ; {
+		stocks = nil
+		_, err = k.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			fields, seq = p.HGetAll(ctx, k.Keys.Campaign(campaign)), p.HGet(ctx, k.Keys.Meta(), "seq")
+			receipts, withheld = p.HLen(ctx, k.Keys.Receipts(campaign)), p.LLen(ctx, k.Keys.Withheld(campaign))
+			for g := range dealt {
+				stocks = append(stocks, p.LLen(ctx, k.Keys.StockOf(campaign, g+1)))
+			}
+			return nil
+		})
+		if err != nil {
+			return has, fmt.Errorf("read campaign %s: %w", campaign, Classify(err))
+		}
+		now, err := parseDigits(fields.Val()["dealt"])
+		if err != nil || now <= dealt || now > MaxGenerations {
+			break
+		}
+		dealt = now
+	}
+	has.Fields, has.Receipts, has.Withheld = fields.Val(), receipts.Val(), withheld.Val()
+	has.Stocked = has.Withheld
+	for _, n := range stocks {
+		has.Stocked += n.Val()
+	}
+	if has.Seq, err = seq.Int64(); err != nil {
+		return has, hongbao.Errorf(hongbao.ClassBroken, "seq of shard %d: %w", k.Keys.Index(), err)
+	}
+	return has, nil
+}
