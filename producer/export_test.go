@@ -17,7 +17,9 @@ func (p *Producer) Lanes() int {
 func (p *Producer) EndWindow(campaign string, at time.Time) {
 	l := (*p.campaigns.Load())[campaign].lanes[0]
 	i := *l.seen.Load()
-	i.Ends = at
+	terms := *i.GrabTerms
+	terms.Ends = at
+	i.GrabTerms = &terms
 	l.seen.Store(&i)
 }
 
@@ -53,4 +55,10 @@ func (p *Producer) Inspected(node redis.UniversalClient, at time.Time) int {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return len(p.servers)
+}
+
+// LookUp looks a campaign up as a grab does that found it unknown.
+func LookUp(p *Producer, campaign string) (found bool, err error) {
+	c, err := p.open(campaign)
+	return c != nil, err
 }

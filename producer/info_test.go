@@ -52,6 +52,9 @@ func TestFirstLooksAreShared(t *testing.T) {
 	began := time.Now()
 	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 300}, rush(t, p, 300))
+	found, err := producer.LookUp(p, "rain") // by a grab that began before the campaign was known
+	require.NoError(t, err)
+	require.True(t, found)
 	require.Equal(t, []int64{1, 2}, []int64{looks.n.Load(), configs.n.Load()})
 	watched := 1 + int64(time.Since(began).Seconds())
 	require.LessOrEqual(t, infos.n.Load(), 5+watched, "one by the look, one by the inspection, one before each call that "+

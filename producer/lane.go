@@ -120,8 +120,12 @@ func withoutCampaign(err error) (hongbao.Answer, error) {
 	return hongbao.Answer{Outcome: hongbao.OutcomeUnknownCampaign, Time: time.Now()}, nil
 }
 
-// open looks a campaign up in Redis and creates its lanes. It returns nil if the campaign does not exist.
+// open looks a campaign up in Redis and creates its lanes. It returns nil if the campaign does not exist. Calls for one
+// campaign do not overlap. An earlier call may have ended right before this one began; then this one looks nothing up.
 func (p *Producer) open(id string) (*campaign, error) {
+	if c := (*p.campaigns.Load())[id]; c != nil || p.isUnknown(id) {
+		return c, nil
+	}
 	p.mu.RLock()
 	if p.closed.Load() {
 		p.mu.RUnlock()
@@ -146,9 +150,6 @@ func (p *Producer) open(id string) (*campaign, error) {
 	if !found {
 		p.noteUnknown(id)
 		return nil, nil
-	}
-	if other := (*p.campaigns.Load())[id]; other != nil { // a concurrent lookup was faster
-		return other, nil
 	}
 	p.change(func(campaigns map[string]*campaign) { campaigns[id] = c })
 	return c, nil

@@ -314,7 +314,8 @@ func TestClose(t *testing.T) { //nolint:paralleltest // see above
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 	_, err = p.Grab(t.Context(), &hongbao.Grab{Campaign: "other", User: "u2"})
 	require.ErrorIs(t, err, producer.ErrClosed)
-	goleak.VerifyNone(t, before)
+	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("github.com/hongbao-project/hongbao/internal/dev/proxy.(*Proxy).serve"),
+		goleak.IgnoreAnyFunction("github.com/hongbao-project/hongbao/internal/dev/proxy.(*Proxy).answers"))
 }
 
 // The context of Close ends while a grab is in flight. The grab then fails with Unknown at once.
