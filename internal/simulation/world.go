@@ -63,7 +63,9 @@ type world struct {
 	bugs       []string
 	notes      []string
 	alarms     map[string]int // by code
-	unfounded  int            // workers that did not start because Redis has no deployment
+	// withheldLost means that Redis lost an opening that had withheld packets. Then a person decides (docs/design/restore.md).
+	withheldLost bool
+	unfounded    int // workers that did not start because Redis has no deployment
 
 	sinks        []string      // of processes that start now
 	owedAfter    map[int]int64 // by shard: sink kafka owes each event after this seq; nil while it is not there
@@ -127,8 +129,8 @@ var _ io.Writer = (*heard)(nil)
 // Write implements io.Writer.
 func (h *heard) Write(line []byte) (int, error) {
 	var l struct {
-		Level, Message, Code string
-		Restored             *struct{ Silent bool }
+		Level, Message, Code, Lost string
+		Restored                   *struct{ Silent bool }
 	}
 	_ = json.Unmarshal(line, &l)
 	h.w.net.mu.Lock()
@@ -148,6 +150,7 @@ func (h *heard) Write(line []byte) (int, error) {
 		h.w.cover.note("alarm", l.Code)
 		h.w.mu.Lock()
 		h.w.alarms[l.Code]++
+		h.w.withheldLost = h.w.withheldLost || l.Code == "redis_went_back" && strings.Contains(l.Lost, "which withheld packets")
 		h.w.mu.Unlock()
 	}
 	return len(line), nil
