@@ -44,7 +44,7 @@ func TestGrantAboveTheLimit(t *testing.T) {
 			require.Equal(t, retry, has[:1], "a repeat of the retry")
 			fields, err := b.k.CampaignFields(ctx, "rain")
 			require.NoError(t, err)
-			require.Equal(t, "2", fields["granted"])
+			require.EqualValues(t, 2, fields.Granted)
 			e, err := b.k.Close(ctx, "rain", true, 0)
 			require.NoError(t, err)
 			require.EqualValues(t, 2, e.Close.Granted)

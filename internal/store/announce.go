@@ -2,10 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
-	"fmt"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
 )
@@ -76,16 +72,19 @@ func refusedAnnouncement(a *Announcement, why, state string, newest int64) error
 
 // generations returns how many generations of a campaign were announced on the shard; 1 if the campaign is not there.
 func (k *Shard) generations(ctx context.Context, campaign string) (int64, error) {
-	n, err := k.rdb.HGet(ctx, k.Keys.Campaign(campaign), "generation").Int64()
-	if errors.Is(err, redis.Nil) {
+	f, err := k.fields(ctx, campaign, "generation")
+	if err != nil {
+		return 0, err
+	}
+	if !f.Has("generation") {
 		return 1, nil
 	}
-	if err != nil {
-		return 0, fmt.Errorf("read the generations of campaign %s: %w", campaign, Classify(err))
+	if err := f.Readable("generation"); err != nil {
+		return 0, err
 	}
-	if n < 1 || n > MaxGenerations {
-		return 0, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis has the generation %d, want 1 to %d", campaign, n,
-			MaxGenerations)
+	if f.Generation < 1 || f.Generation > MaxGenerations {
+		return 0, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis has the generation %d, want 1 to %d", campaign,
+			f.Generation, MaxGenerations)
 	}
-	return n, nil
+	return f.Generation, nil
 }

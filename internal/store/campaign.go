@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 
 	"github.com/hongbao-project/hongbao"
@@ -150,14 +149,9 @@ func (k *Shard) SetStateBy(ctx context.Context, campaign string, c StateChange) 
 // CampaignState returns the campaign's state and its newest complete generation. The state is empty if the shard does
 // not have the campaign. It does not read the stock.
 func (k *Shard) CampaignState(ctx context.Context, campaign string) (state string, dealt int64, err error) {
-	v, err := k.rdb.HMGet(ctx, k.Keys.Campaign(campaign), "state", "dealt").Result()
+	f, err := k.fields(ctx, campaign, "state", "dealt")
 	if err != nil {
-		return "", 0, fmt.Errorf("read the state of campaign %s: %w", campaign, Classify(err))
+		return "", 0, err
 	}
-	state, _ = v[0].(string)
-	text, _ := v[1].(string)
-	if dealt, err = strconv.ParseInt(text, 10, 64); err != nil {
-		return state, 1, nil //nolint:nilerr // the field is absent until a top-up is dealt
-	}
-	return state, dealt, nil
+	return f.State, max(1, f.Dealt), nil // the field dealt is absent until a top-up is dealt
 }

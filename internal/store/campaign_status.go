@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -38,12 +37,6 @@ type Pause struct {
 	At  time.Time `json:"at" doc:"Time of the pause."`
 }
 
-// pauseOf returns the decision in the fields of a paused campaign's hash.
-func pauseOf(m map[string]string) *Pause {
-	at, _ := strconv.ParseInt(m["pause_at"], 10, 64) // 0 if it is unreadable: a wrong time hides neither who nor why
-	return &Pause{By: m["pause_by"], Why: m["pause_why"], At: time.UnixMilli(at).UTC()}
-}
-
 // PlaceStatus is the state of a campaign on one of several shards. It has no amounts, because a place may have only
 // one packet left.
 type PlaceStatus struct {
@@ -71,26 +64,24 @@ const missing = "missing"
 
 // Status reads the state of the campaign; false if it is not in Redis.
 func (c Campaign) Status(ctx context.Context) (st Status, found bool, err error) {
-	m, err := c.Home().CampaignFields(ctx, c.id)
-	if err != nil || len(m) == 0 {
+	f, err := c.Home().CampaignFields(ctx, c.id)
+	if err != nil || f.State == "" {
 		return st, false, err
 	}
-	places, err := c.placesIn(m)
+	places, err := c.placesIn(f)
+	if err == nil {
+		err = f.Need("packets", "total")
+	}
 	if err != nil {
 		return st, false, err
 	}
-	st = Status{Hash: m["hash"], Shard: places[0].Index(), dealt: MaxGenerations}
-	for name, to := range map[string]*int64{"packets": &st.Packets, "total": (*int64)(&st.LeftAmount)} {
-		if *to, err = number(c.id, m, name); err != nil {
-			return Status{}, false, err
-		}
-	}
+	st = Status{Hash: f.Hash, Shard: places[0].Index(), Packets: f.Packets, LeftAmount: f.Total, dealt: MaxGenerations}
 	for j, k := range places {
 		if j > 0 {
-			m, err = k.CampaignFields(ctx, c.id)
+			f, err = k.CampaignFields(ctx, c.id)
 		}
 		if err == nil {
-			err = st.addPlace(c.id, k, m)
+			err = st.addPlace(k, f)
 		}
 		if err != nil {
 			return Status{}, false, err
@@ -103,52 +94,29 @@ func (c Campaign) Status(ctx context.Context) (st Status, found bool, err error)
 // Spec returns the canonical form of the specification with which the campaign was loaded; false if Redis does not have
 // the campaign.
 func (c Campaign) Spec(ctx context.Context) (spec string, found bool, err error) {
-	m, err := c.Home().CampaignFields(ctx, c.id)
-	return m["spec"], len(m) > 0, err
+	f, err := c.Home().fields(ctx, c.id, "state", "spec")
+	if err != nil {
+		return "", false, err
+	}
+	return f.Spec, f.State != "", nil
 }
 
-// addPlace adds the campaign's state on a place, from the fields of the campaign's hash there.
-func (s *Status) addPlace(id string, k *Shard, m map[string]string) (err error) {
+// addPlace adds the campaign's state on a place.
+func (s *Status) addPlace(k *Shard, f *CampaignFields) error {
 	p, dealt := PlaceStatus{State: missing, Shard: k.Index()}, int64(1)
-	if len(m) > 0 {
-		granted, err := p.parse(id, m)
-		if err != nil {
+	if f.State != "" {
+		if err := errors.Join(f.Need("loaded", grantedField, grantedAmountField), f.Readable("dealt")); err != nil {
 			return err
 		}
-		s.GrantedAmount, s.LeftAmount = s.GrantedAmount+granted, s.LeftAmount-granted
-		if p.State == StatePaused && m["pause_by"] != "" {
-			s.Pause = cmp.Or(s.Pause, pauseOf(m))
+		p.State, p.Counts = f.State, Counts{Loaded: f.Loaded, Granted: f.Granted, Left: f.Loaded - f.Granted}
+		s.GrantedAmount, s.LeftAmount = s.GrantedAmount+f.GrantedAmount, s.LeftAmount-f.GrantedAmount
+		if p.State == StatePaused && f.PauseBy != "" { // a wrong time of the pause hides neither who nor why
+			s.Pause = cmp.Or(s.Pause, &Pause{By: f.PauseBy, Why: f.PauseWhy, At: f.PauseAt.UTC()})
 		}
-		if m["dealt"] != "" {
-			if dealt, err = number(id, m, "dealt"); err != nil {
-				return err
-			}
-		}
+		dealt = max(dealt, f.Dealt)
 	}
 	s.Places, s.dealt = append(s.Places, p), min(s.dealt, dealt)
 	return nil
-}
-
-// parse fills in the status of one place from the fields of the campaign's hash. It returns the amount granted there.
-func (p *PlaceStatus) parse(id string, m map[string]string) (granted hongbao.Amount, err error) {
-	p.State = m["state"]
-	for name, to := range map[string]*int64{
-		"loaded": &p.Loaded, "granted": &p.Granted, "granted_amount": (*int64)(&granted),
-	} {
-		if *to, err = number(id, m, name); err != nil {
-			return 0, err
-		}
-	}
-	p.Left = p.Loaded - p.Granted
-	return granted, nil
-}
-
-func number(id string, m map[string]string, field string) (int64, error) {
-	n, err := strconv.ParseInt(m[field], 10, 64)
-	if err != nil {
-		return 0, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis, field %s: %w", id, field, err)
-	}
-	return n, nil
 }
 
 // sum computes the counts and the state of the whole campaign from its places.

@@ -46,8 +46,8 @@ func TestLoadChunks(t *testing.T) {
 	require.Equal(t, "1 2 2 4 3 3 4 1", strings.Join(stock, " "))
 	f, err := b.k.CampaignFields(ctx, "rain")
 	require.NoError(t, err)
-	require.Equal(t, []string{"4", "10", "0", "0"},
-		[]string{f["loaded"], f["loaded_amount"], f["granted"], f["granted_amount"]})
+	require.Equal(t, []int64{4, 10, 0, 0},
+		[]int64{f.Loaded, int64(f.LoadedAmount), f.Granted, int64(f.GrantedAmount)})
 	sums, err := b.rdb.LRange(ctx, b.k.Keys.LoadedTotals("rain", 1), 0, -1).Result()
 	require.NoError(t, err)
 	require.Equal(t, []string{"2 6", "4 10"}, sums, "packets and amount of the place after each chunk")

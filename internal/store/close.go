@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -95,43 +94,38 @@ func refusedClose(campaign string, r *replyReader) error {
 }
 
 // CloseOf returns the close entry of a campaign that is closed on its shard. Its epoch is that of the shard, because
-// Redis still has the close. Otherwise the error is ErrNotInRedis,
-// ErrLost, or ErrNotClosed with the campaign's state. All three are Permanent.
+// Redis still has the close. Otherwise the error is ErrNotInRedis, ErrLost, or ErrNotClosed with the campaign's state. All
+// three are Permanent.
 func (k *Shard) CloseOf(ctx context.Context, campaign string) (stream.Entry, error) {
 	pipe := k.rdb.Pipeline()
 	epoch := pipe.HGet(ctx, k.Keys.Meta(), "epoch") // read first: the close is of this epoch or of a later one
-	fields := pipe.HMGet(ctx, k.Keys.Campaign(campaign), "state", "close_seq", "closed_at", "granted", "granted_amount",
+	fields := k.Keys.askFields(ctx, pipe, campaign, "state", "close_seq", "closed_at", grantedField, grantedAmountField,
 		"loaded", "loaded_amount")
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	if err := epoch.Err(); err != nil && !errors.Is(err, redis.Nil) {
 		return stream.Entry{}, fmt.Errorf("read the epoch of %s: %w", k.Keys.Meta(), Classify(err))
 	}
-	values, err := fields.Result()
-	if err != nil {
-		return stream.Entry{}, fmt.Errorf("read the close of campaign %s: %w", campaign, Classify(err))
-	}
-	state, ok := values[0].(string)
-	if !ok {
+	f, err := fields()
+	switch {
+	case err != nil:
+		return stream.Entry{}, err
+	case f.State == "":
 		return stream.Entry{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
-	}
-	if state == StateFrozen {
+	case f.State == StateFrozen:
 		return stream.Entry{}, LostError(campaign)
+	case !f.Has("close_seq"):
+		return stream.Entry{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is %s: %w", campaign, f.State, ErrNotClosed)
 	}
-	if values[1] == nil {
-		return stream.Entry{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is %s: %w", campaign, state, ErrNotClosed)
+	if err := f.Need("close_seq", "closed_at", grantedField, grantedAmountField, "loaded", "loaded_amount"); err != nil {
+		return stream.Entry{}, fmt.Errorf("read the close of the campaign in %s: %w", k.Keys.Campaign(campaign), err)
 	}
-	r := replyReader{}
-	for _, v := range slices.Concat(values[1:3], []any{epoch.Val()}, values[3:]) {
-		s, _ := v.(string) // an absent field becomes "", which does not parse as a number
-		r.rest = append(r.rest, s)
+	e := stream.Entry{Shard: k.Index(), Kind: stream.EntryClose, Campaign: campaign, Seq: f.CloseSeq, Time: f.ClosedAt.UTC()}
+	if e.Epoch, err = epoch.Int64(); err != nil {
+		return stream.Entry{}, hongbao.Errorf(hongbao.ClassBroken, "read the close of campaign %s: the epoch in %s: %w", campaign,
+			k.Keys.Meta(), err)
 	}
-	e := readClose(&r, k.Keys, campaign)
-	// So far these two fields have what was loaded; subtract what was granted.
-	e.Close.Left, e.Close.LeftAmount = e.Close.Left-e.Close.Granted, e.Close.LeftAmount-e.Close.GrantedAmount
-	if r.err != nil {
-		return e, hongbao.Errorf(hongbao.ClassBroken, "the close of campaign %s in Redis can't be read, look at %s: %w",
-			campaign, k.Keys.Campaign(campaign), r.err)
-	}
+	e.Close = stream.Closing{Granted: f.Granted, GrantedAmount: f.GrantedAmount, Left: f.Loaded - f.Granted,
+		LeftAmount: f.LoadedAmount - f.GrantedAmount}
 	return e, nil
 }
 

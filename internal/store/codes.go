@@ -47,16 +47,14 @@ const StubHash = "-"
 // Terms returns a campaign's currency and whether its packets have codes. Neither ever changes. The error is
 // ErrNotInRedis, of ClassPermanent, if the campaign is not there, or if only a stub is.
 func (k *Shard) Terms(ctx context.Context, campaign string) (currency string, codes bool, err error) {
-	v, err := k.rdb.HMGet(ctx, k.Keys.Campaign(campaign), "state", CodesField, "currency", "hash").Result()
+	f, err := k.fields(ctx, campaign, "state", CodesField, "currency", "hash")
 	if err != nil {
-		return "", false, fmt.Errorf("ask for the currency of campaign %s and whether it has codes: %w", campaign,
-			Classify(err))
+		return "", false, err
 	}
-	if v[0] == nil || v[3] == StubHash {
+	if f.State == "" || f.Hash == StubHash {
 		return "", false, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
 	}
-	currency, _ = v[2].(string)
-	return currency, v[1] == "1", nil
+	return f.Currency, f.Codes, nil
 }
 
 // ErrNoCode says that a packet has no code although its campaign has codes.

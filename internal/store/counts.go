@@ -1,10 +1,8 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -12,35 +10,29 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Fields of a campaign's hash: number and sum of the packets that the place granted. close.lua sets them.
-const (
-	grantedField       = "granted"
-	grantedAmountField = "granted_amount"
-)
-
-// CampaignFields returns the fields of the campaign's hash, none if the shard does not have the campaign. If the hash
+// CampaignFields returns the campaign's hash; its State is empty if the shard does not have the campaign. If the hash
 // lacks granted and granted_amount, CampaignFields computes them. They are exact: the stock is read in the same
 // transaction as the hash.
-func (k *Shard) CampaignFields(ctx context.Context, campaign string) (map[string]string, error) {
+func (k *Shard) CampaignFields(ctx context.Context, campaign string) (*CampaignFields, error) {
 	for {
 		generations, err := k.generations(ctx, campaign)
 		if err != nil {
 			return nil, err
 		}
-		fields, holders, stocks, err := k.readStocks(ctx, campaign, generations)
+		f, holders, stocks, err := k.readStocks(ctx, campaign, generations)
 		if err != nil {
 			return nil, err
 		}
-		if len(fields) == 0 || fields[grantedField] != "" {
-			return fields, nil
+		if len(f.has) == 0 || f.Has(grantedField) {
+			return f, nil
 		}
-		if newest := fields["generation"]; newest != "" && newest != strconv.FormatInt(generations, 10) {
+		if f.Has("generation") && f.Generation != generations {
 			continue // a top-up was announced between the two reads
 		}
-		left, amount, err := withheld(fields)
-		if err != nil {
-			return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: %w", campaign, err)
+		if err := f.Readable(withheldField); err != nil {
+			return nil, err
 		}
+		left, amount := f.Withheld.Packets, f.Withheld.Amount
 		for i := range stocks {
 			n, sum, err := stocks[i].left()
 			if err != nil {
@@ -49,44 +41,25 @@ func (k *Shard) CampaignFields(ctx context.Context, campaign string) (map[string
 			}
 			left, amount = left+n, amount+sum
 		}
-		loaded, err1 := strconv.ParseInt(fields["loaded"], 10, 64)
-		got, err2 := strconv.ParseInt(fields["loaded_amount"], 10, 64)
-		if err1 != nil || err2 != nil {
-			return fields, nil //nolint:nilerr // the caller's parsing of these fields reports the error
+		if f.Need("loaded", "loaded_amount") != nil {
+			return f, nil //nolint:nilerr // the caller that needs these fields reports the error
 		}
-		if err := k.checkHolders(campaign, fields, loaded-left, holders); err != nil {
-			return nil, err
-		}
-		fields[grantedField] = strconv.FormatInt(loaded-left, 10)
-		fields[grantedAmountField] = strconv.FormatInt(got-int64(amount), 10)
-		return fields, nil
+		f.Granted, f.GrantedAmount = f.Loaded-left, f.LoadedAmount-amount
+		f.has[grantedField], f.has[grantedAmountField] = nil, nil
+		return f, k.checkHolders(f, holders)
 	}
-}
-
-// withheld returns the number and the sum of the packets that a restore has withheld, from the campaign's hash. These
-// packets count as left.
-func withheld(fields map[string]string) (packets int64, amount hongbao.Amount, err error) {
-	if fields["withheld"] == "" {
-		return 0, 0, nil
-	}
-	packets, sum, err := twoNumbers(fields["withheld"])
-	if err != nil {
-		return 0, 0, fmt.Errorf("field withheld: %w", err)
-	}
-	return packets, hongbao.Amount(sum), nil
 }
 
 // checkHolders compares the granted packets with the number of users who have receipts, as lua/close.lua does. It
 // does not check a frozen campaign, whose data may be incomplete.
-func (k *Shard) checkHolders(campaign string, fields map[string]string, granted, holders int64) error {
-	hold, err := strconv.ParseInt(fields["user_campaign"], 10, 64)
-	above, err2 := strconv.ParseInt(cmp.Or(fields["above_limit"], "0"), 10, 64)
-	if cmp.Or(err, err2) != nil || fields["state"] == StateFrozen || granted >= holders && granted <= holders*hold+above {
-		return nil //nolint:nilerr // the caller's parsing of the field reports the error
+func (k *Shard) checkHolders(f *CampaignFields, holders int64) error {
+	if f.Need("user_campaign") != nil || f.Readable("above_limit") != nil || f.State == StateFrozen ||
+		f.Granted >= holders && f.Granted <= holders*f.PerUser+f.AboveLimit {
+		return nil //nolint:nilerr // the caller that needs these fields reports the error
 	}
 	return hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: the stock lacks %d packets, and %d users have "+
 		"receipts, at most %d each and %d above that limit; someone wrote to %s or %s by hand: `hongbao audit` names the packets",
-		campaign, granted, holders, hold, above, k.Keys.Stock(campaign), k.Keys.Receipts(campaign))
+		f.campaign, f.Granted, holders, f.PerUser, f.AboveLimit, k.Keys.Stock(f.campaign), k.Keys.Receipts(f.campaign))
 }
 
 // stockRead has the replies about the stock of one generation: its length, its first packets, and its sums.
@@ -97,7 +70,7 @@ type stockRead struct {
 }
 
 // readStocks reads a campaign's hash, the number of users who have receipts, and the stocks, in one transaction.
-func (k *Shard) readStocks(ctx context.Context, campaign string, generations int64) (map[string]string, int64,
+func (k *Shard) readStocks(ctx context.Context, campaign string, generations int64) (*CampaignFields, int64,
 	[]stockRead, error) {
 	var fields *redis.MapStringStringCmd
 	var holders *redis.IntCmd
@@ -114,7 +87,7 @@ func (k *Shard) readStocks(ctx context.Context, campaign string, generations int
 	if err != nil {
 		return nil, 0, nil, fmt.Errorf("read campaign %s: %w", campaign, Classify(err))
 	}
-	return fields.Val(), holders.Val(), stocks, nil
+	return parseFields(campaign, fields.Val()), holders.Val(), stocks, nil
 }
 
 // left returns the number of packets in a stock and their sum, in the same way as lua/left.lua. It does not call the

@@ -32,14 +32,14 @@ func TestCountsOfWhatWasGranted(t *testing.T) {
 		}
 		f, err := k.CampaignFields(t.Context(), "rain")
 		require.NoError(t, err)
-		require.Equal(t, []string{fmt.Sprint(granted), fmt.Sprint(int64(sum))}, []string{f["granted"], f["granted_amount"]})
+		require.Equal(t, []int64{int64(granted), int64(sum)}, []int64{f.Granted, int64(f.GrantedAmount)})
 		e, err := k.Close(t.Context(), "rain", true, 0)
 		require.NoError(t, err)
 		require.EqualValues(t, granted, e.Close.Granted)
 		require.Equal(t, sum, e.Close.GrantedAmount)
 		f, err = k.CampaignFields(t.Context(), "rain")
 		require.NoError(t, err)
-		require.Equal(t, []string{fmt.Sprint(granted), fmt.Sprint(int64(sum))}, []string{f["granted"], f["granted_amount"]})
+		require.Equal(t, []int64{int64(granted), int64(sum)}, []int64{f.Granted, int64(f.GrantedAmount)})
 	}
 }
 

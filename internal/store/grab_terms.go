@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -32,58 +31,48 @@ func (k *Shard) GrabTerms(ctx context.Context, campaign, deployment string) (*Gr
 	}
 	pipe := node.Pipeline()
 	belongs, open := k.askBelongs(ctx, pipe), k.askOpen(ctx, pipe)
-	fields := pipe.HMGet(ctx, k.Keys.Campaign(campaign), "user_campaign", "fact_names", "durability", CodesField,
-		placesField, "walk", "hash", "state", "to", "currency")
+	fields := k.Keys.askFields(ctx, pipe, campaign, "user_campaign", "fact_names", "durability", CodesField, placesField,
+		"walk", "hash", "state", "to", "currency")
 	_, _ = pipe.Exec(ctx) // each command has its own error
-	err = fields.Err()
+	f, err := fields()
 	if err == nil {
 		err = cmp.Or(belongs(deployment), open())
-	} else {
-		err = Classify(err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look for campaign %s: %w", campaign, err)
 	}
-	return k.parseGrabTerms(campaign, fields.Val())
+	return k.grabTerms(f)
 }
 
-func (k *Shard) parseGrabTerms(campaign string, v []any) (*GrabTerms, error) {
-	text := func(i int) string {
-		s, _ := v[i].(string) // empty if the field is absent
-		return s
-	}
-	if v[0] == nil {
+func (k *Shard) grabTerms(f *CampaignFields) (*GrabTerms, error) {
+	if f.State == "" {
 		return nil, nil
 	}
-	lost := text(6) == StubHash
-	if lost && text(7) == StateFrozen {
+	lost := f.Hash == StubHash
+	if lost && f.State == StateFrozen {
 		return nil, hongbao.Errorf(hongbao.ClassTransient, "%w: this Redis has lost campaign %s, and does not know its "+
-			"limits; `hongbao campaign refund-lost %s` ends it", ErrFrozen, campaign, campaign)
+			"limits; `hongbao campaign refund-lost %s` ends it", ErrFrozen, f.campaign, f.campaign)
 	}
-	t := &GrabTerms{FactNames: text(1), Durability: hongbao.Durability(text(2)), Codes: text(3) == "1", Places: 1,
-		Currency: text(9)}
-	var err error
-	if t.PerUser, err = strconv.ParseInt(text(0), 10, 64); err != nil || t.PerUser < 1 {
-		return nil, hongbao.Errorf(hongbao.ClassBroken,
-			"campaign %s in Redis: user_campaign is %.20q, want a number above 0", campaign, text(0))
+	if err := f.Need("user_campaign", "to"); err != nil {
+		return nil, err
 	}
-	ms, err := strconv.ParseInt(text(8), 10, 64)
-	if err != nil {
-		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: to is %.20q, want a time in Unix ms", campaign,
-			text(8))
+	if f.PerUser < 1 {
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: user_campaign is 0, want a number above 0",
+			f.campaign)
 	}
-	t.Ends = time.UnixMilli(ms)
-	if v[4] == nil {
+	t := &GrabTerms{PerUser: f.PerUser, FactNames: f.FactNames, Durability: f.Durability, Codes: f.Codes,
+		Currency: f.Currency, Places: 1, Ends: f.To}
+	if !f.Has(placesField) {
 		return t, nil
 	}
-	most := min(k.store.Len(), hongbao.MaxCampaignShards)
-	if t.Places, err = strconv.Atoi(text(4)); err != nil || t.Places < 1 || t.Places > most {
-		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis is dealt over %.20q shards, but the "+
-			"deployment has %d", campaign, text(4), k.store.Len())
+	if f.Places < 1 || f.Places > int64(min(k.store.Len(), hongbao.MaxCampaignShards)) {
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis is dealt over %d shards, but the deployment "+
+			"has %d", f.campaign, f.Places, k.store.Len())
 	}
-	if text(5) != walk.Version && !lost { // grabs in a lost campaign only find that it has ended
+	if f.Walk != walk.Version && !lost { // grabs in a lost campaign only find that it has ended
 		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: its walk over the shards has version "+
-			"%.20q, but this build only knows %s: run the build that loaded it", campaign, text(5), walk.Version)
+			"%.20q, but this build only knows %s: run the build that loaded it", f.campaign, f.Walk, walk.Version)
 	}
+	t.Places = int(f.Places)
 	return t, nil
 }

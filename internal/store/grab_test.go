@@ -340,10 +340,10 @@ func (h *history) conserved(t *testing.T) {
 		_, amount, _ := strings.Cut(s, " ")
 		left += number(t, amount)
 	}
-	require.Equal(t, number(t, f["loaded_amount"])-number(t, f["granted_amount"]), left, h.name)
-	require.Equal(t, number(t, f["loaded"])-number(t, f["granted"]), int64(len(stock)), h.name)
-	require.Equal(t, int64(h.m.loadedSum), number(t, f["granted_amount"])+left, h.name)
-	require.Equal(t, h.m.loaded, number(t, f["granted"])+int64(len(stock)), h.name)
+	require.Equal(t, int64(f.LoadedAmount-f.GrantedAmount), left, h.name)
+	require.Equal(t, f.Loaded-f.Granted, int64(len(stock)), h.name)
+	require.Equal(t, int64(h.m.loadedSum), int64(f.GrantedAmount)+left, h.name)
+	require.Equal(t, h.m.loaded, f.Granted+int64(len(stock)), h.name)
 }
 
 func number(t testing.TB, s string) int64 {
@@ -383,7 +383,7 @@ func (h *history) compare(t *testing.T) {
 	}
 	f, err := h.k.CampaignFields(ctx, id)
 	require.NoError(t, err)
-	require.Equal(t, []int64{m.granted, int64(m.amount)}, []int64{number(t, f["granted"]), number(t, f["granted_amount"])},
+	require.Equal(t, []int64{m.granted, int64(m.amount)}, []int64{f.Granted, int64(f.GrantedAmount)},
 		h.name)
 	meta, err := h.b.rdb.HGetAll(ctx, h.k.Keys.Meta()).Result()
 	require.NoError(t, err)

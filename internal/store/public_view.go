@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -56,64 +55,58 @@ func (k *Shard) Window(ctx context.Context, campaign string) (PublicView, error)
 	}
 	pipe := node.Pipeline()
 	open, clock := k.askOpen(ctx, pipe), pipe.Time(ctx)
-	fields := pipe.HMGet(ctx, k.Keys.Campaign(campaign), "state", "name", "kind", "currency", "from", "to", "generation",
+	fields := k.Keys.askFields(ctx, pipe, campaign, "state", "name", "kind", "currency", "from", "to", "generation",
 		placesField, "dealt", LostField)
 	stocked := pipe.LLen(ctx, k.Keys.Stock(campaign))
 	if _, err := pipe.Exec(ctx); err != nil {
 		return PublicView{}, fmt.Errorf("read the window of campaign %s: %w", campaign, Classify(err))
 	}
-	var text [10]string
-	for i, v := range fields.Val() {
-		text[i], _ = v.(string) // an absent field is empty
+	f, err := fields()
+	if err != nil {
+		return PublicView{}, err
 	}
-	lost, frozen := text[9] != "" || text[0] == StateFrozen, open()
-	if text[0] == "" && frozen != nil {
+	frozen := open()
+	switch {
+	case f.State == "" && frozen != nil:
 		return PublicView{}, fmt.Errorf("campaign %s: %w", campaign, frozen)
-	}
-	if text[0] == "" {
+	case f.State == "":
 		return PublicView{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
 	}
-	if frozen != nil {
-		text[0] = StateFrozen
-	}
-	from, errFrom := strconv.ParseInt(text[4], 10, 64)
-	to, errTo := strconv.ParseInt(text[5], 10, 64)
-	if errFrom != nil || errTo != nil {
-		return PublicView{}, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: its window is %.30q to %.30q", campaign,
-			text[4], text[5])
+	if err := f.Need("from", "to"); err != nil {
+		return PublicView{}, err
 	}
 	w := PublicView{
-		State: text[0], Name: text[1], Kind: text[2], Currency: text[3], From: time.UnixMilli(from), To: time.UnixMilli(to),
-		Now: clock.Val(), places: 1, Lost: lost,
+		State: f.State, Name: f.Name, Kind: f.Kind, Currency: f.Currency, From: f.From, To: f.To, Now: clock.Val(), places: 1,
+		Lost: f.Lost || f.State == StateFrozen,
 	}
-	if text[7] != "" {
-		w.places, _ = strconv.ParseInt(text[7], 10, 64) // 0 if unreadable, which placesOf refuses
+	if frozen != nil {
+		w.State = StateFrozen
 	}
-	w.SoldOut, err = soldOut(ctx, node, k.Keys, campaign, stocked.Val(), text[6], text[8])
+	if f.Has(placesField) {
+		w.places = f.Places // 0 if unreadable, which placesOf refuses
+	}
+	w.SoldOut, err = soldOut(ctx, node, k.Keys, f, stocked.Val())
 	return w, err
 }
 
-// soldOut reports whether a place has no packets left and no top-up in progress. first is the number of packets in
-// its first stock. newest and dealt are its newest announced and its newest complete generation; they are empty
-// before the first top-up.
-func soldOut(ctx context.Context, rdb redis.Cmdable, k Keys, campaign string, first int64, newest, dealt string) (bool,
-	error) {
-	generation, _ := strconv.ParseInt(newest, 10, 64) // 0 if it is not a number
+// soldOut reports whether a place has no packets left and no top-up in progress. f has the place's generations, and first
+// is the number of packets in its first stock.
+func soldOut(ctx context.Context, rdb redis.Cmdable, k Keys, f *CampaignFields, first int64) (bool, error) {
 	switch {
 	case first > 0:
 		return false, nil
-	case generation < 2 || generation > MaxGenerations: // only one generation, or a wrong number, which the audit reports
+	case f.Generation < 2 || f.Generation > MaxGenerations: // only one, or a wrong number, which the audit reports
 		return true, nil
-	case dealt != newest:
+	case f.Dealt != f.Generation:
 		return false, nil
 	}
 	var stocks []string
-	for g := int64(2); g <= generation; g++ {
-		stocks = append(stocks, k.StockOf(campaign, g))
+	for g := int64(2); g <= f.Generation; g++ {
+		stocks = append(stocks, k.StockOf(f.campaign, g))
 	}
 	n, err := rdb.Exists(ctx, stocks...).Result()
 	if err != nil {
-		return false, fmt.Errorf("read the stocks of campaign %s: %w", campaign, Classify(err))
+		return false, fmt.Errorf("read the stocks of campaign %s: %w", f.campaign, Classify(err))
 	}
 	return n == 0, nil
 }
@@ -131,28 +124,23 @@ func (c Campaign) Window(ctx context.Context) (PublicView, error) {
 		return w, err
 	}
 	pipe := c.store.rdb.Pipeline()
-	others, stocks := make([]*redis.SliceCmd, len(places)-1), make([]*redis.IntCmd, len(places)-1)
+	others, stocks := make([]func() (*CampaignFields, error), len(places)-1), make([]*redis.IntCmd, len(places)-1)
 	for i, k := range places[1:] {
-		others[i] = pipe.HMGet(ctx, k.Keys.Campaign(c.id), "state", "generation", "dealt", LostField)
+		others[i] = k.Keys.askFields(ctx, pipe, c.id, "state", "generation", "dealt", LostField)
 		stocks[i] = pipe.LLen(ctx, k.Keys.Stock(c.id))
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	for i, other := range others {
-		var at struct {
-			State      string `redis:"state"`
-			Generation string `redis:"generation"`
-			Dealt      string `redis:"dealt"`
-			Lost       string `redis:"lost"`
-		}
-		if other.Scan(&at) != nil || at.State == "" || stocks[i].Err() != nil {
+		f, err := other()
+		if err != nil || f.State == "" || stocks[i].Err() != nil {
 			w.SoldOut = false
 			continue
 		}
-		w.Lost = w.Lost || at.Lost != "" || at.State == StateFrozen
+		w.Lost = w.Lost || f.Lost || f.State == StateFrozen
 		if w.State == StateFrozen {
-			w.State = at.State
+			w.State = f.State
 		}
-		empty, err := soldOut(ctx, c.store.rdb, places[i+1].Keys, c.id, stocks[i].Val(), at.Generation, at.Dealt)
+		empty, err := soldOut(ctx, c.store.rdb, places[i+1].Keys, f, stocks[i].Val())
 		w.SoldOut = w.SoldOut && empty && err == nil
 	}
 	return w, nil

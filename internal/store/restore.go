@@ -370,21 +370,24 @@ func (k *Shard) ReceiptsOf(ctx context.Context, campaign string, users []string)
 	receipts := map[string][]hongbao.Receipt{}
 	for some := range slices.Chunk(users, MaxGrabs) {
 		pipe := k.rdb.Pipeline()
-		from := pipe.HGet(ctx, k.Keys.Campaign(campaign), "from")
+		fields := k.Keys.askFields(ctx, pipe, campaign, "from")
 		texts := pipe.HMGet(ctx, k.Keys.Receipts(campaign), some...)
 		if _, err := pipe.Exec(ctx); err != nil {
 			return nil, fmt.Errorf("read receipts of campaign %s: %w", campaign, Classify(err))
 		}
-		ms, err := from.Int64()
+		f, err := fields()
+		if err == nil {
+			err = f.Need("from")
+		}
 		if err != nil {
-			return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis, field from: %w", campaign, err)
+			return nil, err
 		}
 		for i, user := range some {
 			text, _ := texts.Val()[i].(string)
 			if text == "" {
 				continue
 			}
-			if receipts[user], err = ParseReceipts(k.Index(), ms, text); err != nil {
+			if receipts[user], err = ParseReceipts(k.Index(), f.From.UnixMilli(), text); err != nil {
 				return nil, err
 			}
 		}

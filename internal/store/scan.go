@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
@@ -39,15 +38,15 @@ func (k *Shard) scan(ctx context.Context, key string, fn func(field, value strin
 // it stops and returns fn's error unchanged. If the shard does not have the campaign, it returns nil.
 func (k *Shard) EachReceipts(ctx context.Context, campaign string,
 	fn func(user string, receipts []hongbao.Receipt) error) error {
-	start, err := k.rdb.HGet(ctx, k.Keys.Campaign(campaign), "from").Int64()
-	if errors.Is(err, redis.Nil) {
-		return nil
+	f, err := k.fields(ctx, campaign, "from")
+	if err != nil || !f.Has("from") {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("read the receipts of campaign %s: %w", campaign, Classify(err))
+	if err := f.Readable("from"); err != nil {
+		return err
 	}
 	return k.EachReceiptsText(ctx, campaign, func(user, text string) error {
-		list, err := ParseReceipts(k.Keys.Index(), start, text)
+		list, err := ParseReceipts(k.Keys.Index(), f.From.UnixMilli(), text)
 		if err != nil {
 			return hongbao.Errorf(hongbao.ClassBroken, "the receipts of user %.80q in campaign %s can't be read: %w", user,
 				campaign, err)
@@ -108,8 +107,9 @@ func (k *Shard) EachLeft(ctx context.Context, campaign string, generations int64
 
 // CampaignKeys is what the keys of a campaign have on a shard, at one instant.
 type CampaignKeys struct {
-	Fields   map[string]string // the campaign's hash; empty if the shard does not have the campaign
-	Stocked  int64             // packets in the stocks of all dealt generations, and the withheld packets
+	Exists   bool            // the campaign's hash exists
+	Fields   *CampaignFields // Granted and GrantedAmount are in it only after a close
+	Stocked  int64           // packets in the stocks of all dealt generations, and the withheld packets
 	Withheld int64
 	Receipts int64 // users who have receipts
 	Seq      int64 // the shard's last event
@@ -140,7 +140,8 @@ func (k *Shard) CampaignKeys(ctx context.Context, campaign string) (has Campaign
 		}
 		dealt = now
 	}
-	has.Fields, has.Receipts, has.Withheld = fields.Val(), receipts.Val(), withheld.Val()
+	has.Exists, has.Fields = len(fields.Val()) > 0, parseFields(campaign, fields.Val())
+	has.Receipts, has.Withheld = receipts.Val(), withheld.Val()
 	has.Stocked = has.Withheld
 	for _, n := range stocks {
 		has.Stocked += n.Val()

@@ -76,7 +76,7 @@ func (s *Store) Left(ctx context.Context, campaigns []string) (map[string]int64,
 	var elsewhere []placeAsk
 	for i, id := range campaigns {
 		h := homes[i]
-		others, err := s.elsewhere(id, h.Places)
+		others, err := s.elsewhere(id, int(h.Places))
 		if h.Packets == 0 || err != nil { // the audit reports a wrong field places
 			continue
 		}
@@ -124,44 +124,42 @@ func (s *Store) elsewhere(campaign string, places int) (asks []placeAsk, err err
 	return asks, nil
 }
 
-// leftAnswer has the fields of a campaign on one place. Packets is the number of the whole campaign's packets; 0 if
-// the place does not have the campaign.
+// leftAnswer is a campaign on one place. Packets is 0 if the place does not have the campaign.
 type leftAnswer struct {
-	Packets    int64  `redis:"packets"`
-	Places     int    `redis:"places"`
-	Generation int64  `redis:"generation"`
-	Loaded     int64  `redis:"loaded"`
-	Granted    *int64 `redis:"granted"` // nil until the campaign is closed
-
+	*CampaignFields
 	stocked int64
 }
 
 func (a *leftAnswer) granted() int64 {
-	if a.Granted != nil {
-		return *a.Granted
+	if a.Has(grantedField) { // the campaign is closed
+		return a.Granted
 	}
 	return a.Loaded - a.stocked
 }
+
+// leftFields are what askLeft reads.
+var leftFields = []string{"packets", placesField, "generation", "loaded", grantedField}
 
 func askLeft(ctx context.Context, rdb redis.UniversalClient, asks []placeAsk) ([]leftAnswer, error) {
 	if len(asks) == 0 {
 		return nil, nil
 	}
 	pipe := rdb.Pipeline()
-	cmds, stocks := make([]*redis.SliceCmd, len(asks)), make([][]*redis.IntCmd, len(asks))
+	fields, stocks := make([]func() (*CampaignFields, error), len(asks)), make([][]*redis.IntCmd, len(asks))
 	for i, a := range asks {
-		cmds[i] = pipe.HMGet(ctx, a.place.Campaign(a.campaign), "packets", placesField, "generation", "loaded",
-			grantedField)
+		fields[i] = a.place.askFields(ctx, pipe, a.campaign, leftFields...)
 		stocks[i] = append(stocks[i], pipe.LLen(ctx, a.place.Stock(a.campaign)))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("ask what campaigns have left: %w", Classify(err))
 	}
 	answers := make([]leftAnswer, len(asks))
-	for i := range cmds {
-		if cmds[i].Scan(&answers[i]) != nil { // unreadable: treated as missing, and the audit reports it
-			answers[i] = leftAnswer{}
+	for i := range fields {
+		f, err := fields[i]()
+		if err != nil || f.Readable(leftFields...) != nil { // treated as missing, and the audit reports it
+			f = &CampaignFields{}
 		}
+		answers[i].CampaignFields = f
 		for g := int64(2); g <= min(answers[i].Generation, MaxGenerations); g++ {
 			stocks[i] = append(stocks[i], pipe.LLen(ctx, asks[i].place.StockOf(asks[i].campaign, g)))
 		}

@@ -27,7 +27,7 @@ type UserReceipts struct {
 	// may the error that comes with them.
 	Open error
 
-	places string    // field of the campaign's hash: number of its shards
+	fields *CampaignFields
 	epoch  int64     // of the shard
 	at     time.Time // of the read, by Redis' clock
 }
@@ -58,18 +58,17 @@ func (k *Shard) UserReceipts(ctx context.Context, campaign, user string) (UserRe
 func (c Campaign) UserReceipts(ctx context.Context, user string) (list []UserReceipts, err error) {
 	home, err := c.Home().UserReceipts(ctx, c.id, user)
 	list = []UserReceipts{home}
-	if err != nil || home.places == "" {
+	if err != nil {
 		return list, err
 	}
-	n, _ := strconv.Atoi(home.places) // 0 if the field is not a number; placesOf then fails
-	places, err := c.placesOf(n)
-	if err != nil {
+	places, err := c.placesIn(home.fields)
+	if err != nil || len(places) == 1 {
 		return list, err
 	}
 	others, errs := c.receiptsOver(ctx, places[1:], user)
 	for i := range errs {
 		if errs[i] != nil {
-			errs[i] = onPlace(others[i].Place, n, errs[i])
+			errs[i] = onPlace(others[i].Place, len(places), errs[i])
 		}
 	}
 	return append(list, others...), errors.Join(errs...)
@@ -108,20 +107,20 @@ func (k *Shard) askReceipts(ctx context.Context, p redis.Pipeliner, server *redi
 	campaign, user string) func() (UserReceipts, error) {
 	open, epoch := k.askOpenOn(ctx, p, server), p.HGet(ctx, k.Keys.Meta(), epochField)
 	text := p.HGet(ctx, k.Keys.Receipts(campaign), user)
-	fields := p.HMGet(ctx, k.Keys.Campaign(campaign), "from", LostField, "state", CodesField, "currency", "durability",
+	fields := k.Keys.askFields(ctx, p, campaign, "from", LostField, "state", CodesField, "currency", "durability",
 		placesField)
 	return func() (UserReceipts, error) {
 		h := UserReceipts{Place: k}
-		err := text.Err()
-		if errors.Is(err, redis.Nil) {
-			err = nil
+		f, err := fields()
+		if err == nil {
+			err = Classify(cmp.Or(server.Err(), text.Err()))
 		}
-		if err = cmp.Or(server.Err(), fields.Err(), err); err != nil {
-			return h, fmt.Errorf("read the receipts of user %s in campaign %s: %w", user, campaign, Classify(err))
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return h, fmt.Errorf("read the receipts of user %s in campaign %s: %w", user, campaign, err)
 		}
 		h.Open, h.at = open(), serverTime(server.Val())
 		h.epoch, _ = epoch.Int64() // absent if the shard is not open
-		return k.parseReceipts(&h, campaign, fields.Val(), text.Val())
+		return k.parseReceipts(&h, f, text.Val())
 	}
 }
 
@@ -136,25 +135,19 @@ func serverTime(info string) time.Time {
 	return time.UnixMicro(us)
 }
 
-func (k *Shard) parseReceipts(h *UserReceipts, campaign string, v []any, receipts string) (UserReceipts, error) {
-	h.State, _ = v[2].(string)
-	h.Codes = v[3] == "1"
-	h.Currency, _ = v[4].(string) // absent: none
-	class, _ := v[5].(string)
-	h.Class = hongbao.Durability(class)
-	h.places, _ = v[6].(string)
-	from, there := v[0].(string)
-	switch lost := v[1] != nil || h.State == StateFrozen; {
-	case !there:
-		return *h, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
+func (k *Shard) parseReceipts(h *UserReceipts, f *CampaignFields, receipts string) (UserReceipts, error) {
+	h.State, h.Codes, h.Currency, h.Class = f.State, f.Codes, f.Currency, f.Durability
+	h.fields = f
+	switch lost := f.Lost || f.State == StateFrozen; {
+	case !f.Has("from"):
+		return *h, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", f.campaign, ErrNotInRedis)
 	case receipts == "" && lost:
-		return *h, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w: %w", campaign, ErrNotInRedis, ErrLost)
+		return *h, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w: %w", f.campaign, ErrNotInRedis, ErrLost)
 	}
-	start, err := strconv.ParseInt(from, 10, 64)
-	if err != nil {
-		return *h, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis, field from: %w", campaign, err)
+	err := f.Readable("from")
+	if err == nil {
+		h.Receipts, err = ParseReceipts(k.Keys.Index(), f.From.UnixMilli(), receipts)
 	}
-	h.Receipts, err = ParseReceipts(k.Keys.Index(), start, receipts)
 	return *h, err
 }
 

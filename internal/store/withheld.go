@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -116,22 +115,14 @@ func (k *Shard) Withheld(ctx context.Context, campaign string) (list []Packet, e
 // CountWithheld returns how many packets of a campaign are withheld, and the last event for which a restore has
 // withheld packets; 0 for none.
 func (k *Shard) CountWithheld(ctx context.Context, campaign string) (packets, last int64, err error) {
-	cmd := k.rdb.HMGet(ctx, k.Keys.Campaign(campaign), "withheld", "withheld_last")
-	if err := cmd.Err(); err != nil {
-		return 0, 0, fmt.Errorf("count the withheld packets of campaign %s: %w", campaign, Classify(err))
-	}
-	var has struct {
-		Withheld string `redis:"withheld"`
-		Last     int64  `redis:"withheld_last"`
-	}
-	err = cmd.Scan(&has)
+	f, err := k.fields(ctx, campaign, withheldField, "withheld_last")
 	if err == nil {
-		packets, _, err = withheld(map[string]string{"withheld": has.Withheld})
+		err = f.Readable(withheldField, "withheld_last")
 	}
 	if err != nil {
-		return 0, 0, hongbao.Errorf(hongbao.ClassBroken, "the withheld packets of campaign %s in Redis: %w", campaign, err)
+		return 0, 0, err
 	}
-	return packets, has.Last, nil
+	return f.Withheld.Packets, f.WithheldLast, nil
 }
 
 // Undecided counts the withheld packets of campaigns that are open or paused, on all their places. A person can decide
@@ -159,26 +150,21 @@ func askUndecided(ctx context.Context, rdb redis.UniversalClient, asks []placeAs
 		return 0, nil, nil
 	}
 	pipe, places := rdb.Pipeline(), make([]int, len(asks))
-	cmds := make([]*redis.SliceCmd, len(asks))
+	answers := make([]func() (*CampaignFields, error), len(asks))
 	for i, a := range asks {
-		cmds[i] = pipe.HMGet(ctx, a.place.Campaign(a.campaign), "state", "withheld", placesField)
+		answers[i] = a.place.askFields(ctx, pipe, a.campaign, "state", withheldField, placesField)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return 0, nil, fmt.Errorf("count the withheld packets: %w", Classify(err))
 	}
-	for i, cmd := range cmds {
-		var has struct {
-			State    string `redis:"state"`
-			Withheld string `redis:"withheld"`
-			Places   int    `redis:"places"`
+	for i, answer := range answers {
+		f, err := answer()
+		if err != nil || f.Readable(withheldField, placesField) != nil {
+			continue // the audit reports a field that can't be read
 		}
-		if cmd.Scan(&has) != nil {
-			continue // unreadable: the audit reports it
-		}
-		places[i] = has.Places
-		packets, _, _ := strings.Cut(has.Withheld, " ")
-		if count, err := strconv.ParseInt(packets, 10, 64); err == nil && (has.State == StateOpen || has.State == StatePaused) {
-			n += count
+		places[i] = int(f.Places)
+		if f.State == StateOpen || f.State == StatePaused {
+			n += f.Withheld.Packets
 		}
 	}
 	return n, places, nil

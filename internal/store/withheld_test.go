@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strconv"
 	"testing"
 	"time"
 
@@ -73,8 +72,7 @@ func (s *stocked) adds(step string) {
 	}
 	f, err := s.k.CampaignFields(s.t.Context(), "rain")
 	require.NoError(s.t, err, step)
-	require.Equal(s.t, []string{strconv.FormatInt(s.c.Packets-count, 10), strconv.FormatInt(int64(s.c.Total)-sum, 10)},
-		[]string{f["granted"], f["granted_amount"]}, step)
+	require.Equal(s.t, []int64{s.c.Packets - count, int64(s.c.Total) - sum}, []int64{f.Granted, int64(f.GrantedAmount)}, step)
 }
 
 // restores makes a restore attempt with the given epoch. Of the next packets, some are granted again, and the others
@@ -176,8 +174,8 @@ func TestWithheldPacketsCount(t *testing.T) {
 			require.NoError(t, err)
 			e, err := s.k.Close(t.Context(), "rain", true, 0)
 			require.NoError(t, err)
-			require.Equal(t, []string{f["granted"], f["granted_amount"]},
-				[]string{strconv.FormatInt(e.Close.Granted, 10), strconv.FormatInt(int64(e.Close.GrantedAmount), 10)})
+			require.Equal(t, []int64{f.Granted, int64(f.GrantedAmount)},
+				[]int64{e.Close.Granted, int64(e.Close.GrantedAmount)})
 			require.EqualValues(t, 60, e.Close.Granted+e.Close.Left)
 			require.Equal(t, s.c.Total, e.Close.GrantedAmount+e.Close.LeftAmount)
 			again, err := s.k.CloseOf(t.Context(), "rain")
@@ -197,12 +195,12 @@ func TestManyWithheldPacketsComeBack(t *testing.T) {
 	b.begin(t)
 	require.NoError(t, b.k.Withhold(t.Context(), attempt, "rain", store.Withholding{Last: 1, Front: []int{all - 10}}))
 	b.thaw(t)
-	granted := func() string {
+	granted := func() int64 {
 		f, err := b.k.CampaignFields(t.Context(), "rain")
 		require.NoError(t, err)
-		return f["granted"]
+		return f.Granted
 	}
-	require.Equal(t, "0", granted())
+	require.EqualValues(t, 0, granted())
 	b.grab(t, "rain", "u1")
 	for still := int64(1); still > 0; {
 		var why store.Refusal
@@ -210,7 +208,7 @@ func TestManyWithheldPacketsComeBack(t *testing.T) {
 		still, why, err = b.k.ReleaseWithheld(t.Context(), "rain")
 		require.NoError(t, err)
 		require.Empty(t, why)
-		require.Equal(t, "1", granted())
+		require.EqualValues(t, 1, granted())
 	}
 	require.EqualValues(t, all-1, b.rdb.LLen(t.Context(), b.k.Keys.Stock("rain")).Val())
 }

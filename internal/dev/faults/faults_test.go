@@ -133,7 +133,7 @@ func TestAnswersAreLost(t *testing.T) {
 	}
 	fields, err := f.shard.CampaignFields(t.Context(), "rain")
 	require.NoError(t, err)
-	require.Equal(t, "40", fields["granted"])
+	require.EqualValues(t, 40, fields.Granted)
 }
 
 // The story of faults is bounded, so that a server that runs for days does not leak memory.

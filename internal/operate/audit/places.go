@@ -6,7 +6,6 @@ import (
 	"hash/maphash"
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -169,7 +168,7 @@ func (r *run) judgeFunding(ctx context.Context, c *campaign) error {
 		if err != nil {
 			return err
 		}
-		if now := has.Fields["total"]; now == "" || now == strconv.FormatInt(int64(l.Funded), 10) {
+		if !has.Exists || int64(has.Fields.Total) == int64(l.Funded) {
 			return nil // the top-up arrived, or the campaign left Redis, during the audit
 		}
 	}

@@ -94,58 +94,42 @@ func (s *snapshot) over() bool {
 	return s.state == store.StateClosed || s.state == store.StateRefunded
 }
 
-func (s *snapshot) parse(m map[string]string) error {
-	s.state, s.currency = m["state"], m["currency"]
-	s.codes, s.lost = m[store.CodesField] == "1", m[store.LostField] == "1"
-	var errs []error
-	type field struct {
-		name string
-		to   *int64
-	}
-	fields := []field{
-		{"packets", &s.packets}, {"total", (*int64)(&s.total)}, {"loaded", &s.loaded},
-		{"loaded_amount", (*int64)(&s.loadedAmount)},
-		{"user_campaign", &s.limit}, {"from", &s.from},
-	}
+func (s *snapshot) parse(f *store.CampaignFields) error {
+	s.state, s.currency, s.codes, s.lost = f.State, f.Currency, f.Codes, f.Lost
+	need := []string{"packets", "total", "loaded", "loaded_amount", "user_campaign", "from"}
 	if s.over() {
-		fields = append(fields, field{"close_seq", &s.closeSeq}, field{"granted", &s.granted},
-			field{"granted_amount", (*int64)(&s.grantedAmount)})
+		need = append(need, "close_seq", "granted", "granted_amount")
+		s.closeSeq, s.granted, s.grantedAmount = f.CloseSeq, f.Granted, f.GrantedAmount
 	}
-	for _, f := range fields {
-		n, err := strconv.ParseInt(m[f.name], 10, 64)
-		if err != nil || n < 0 || n > int64(hongbao.MaxAmount) {
-			errs = append(errs, fmt.Errorf("field %s is %.40q", f.name, m[f.name]))
-		}
-		*f.to = n
-	}
+	s.packets, s.total, s.loaded, s.loadedAmount = f.Packets, f.Total, f.Loaded, f.LoadedAmount
+	s.limit, s.from = f.PerUser, f.From.UnixMilli()
+	errs := []error{f.Need(need...)}
 	if s.packets > hongbao.MaxPackets {
 		errs = append(errs, fmt.Errorf("%d packets are more than any campaign has", s.packets))
 	}
-	return errors.Join(append(errs, s.parseWalk(m))...)
+	return errors.Join(append(errs, s.parseWalk(f))...)
 }
 
 // parseWalk reads the fields of a campaign that is on several shards or was topped up. A campaign on one shard has none
 // of these fields.
-func (s *snapshot) parseWalk(m map[string]string) error {
-	var errs []error
-	number := func(name string, absent, most int64) int64 {
-		text, found := m[name]
-		if !found {
+func (s *snapshot) parseWalk(f *store.CampaignFields) error {
+	errs := []error{f.Readable("places", "place", "generation", "dealt", "share", "share_amount", "base")}
+	value := func(name string, has, absent, most int64) int64 {
+		if !f.Has(name) {
 			return absent
 		}
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || n < 0 || n > most {
-			errs = append(errs, fmt.Errorf("field %s is %.40q", name, text))
+		if has > most {
+			errs = append(errs, fmt.Errorf("field %s is %d, want at most %d", name, has, most))
 		}
-		return n
+		return has
 	}
-	s.places = int(max(1, number("places", 1, hongbao.MaxCampaignShards)))
-	s.place = int(number("place", 0, int64(s.places)-1))
-	s.generation = number("generation", 1, store.MaxGenerations)
-	s.dealt = number("dealt", 1, s.generation)
-	s.share = number("share", s.packets, s.packets)
-	s.shareAmount = hongbao.Amount(number("share_amount", int64(s.total), int64(s.total)))
-	s.base = number("base", 0, s.packets)
+	s.places = int(max(1, value("places", f.Places, 1, hongbao.MaxCampaignShards)))
+	s.place = int(value("place", f.Place, 0, int64(s.places)-1))
+	s.generation = value("generation", f.Generation, 1, store.MaxGenerations)
+	s.dealt = value("dealt", f.Dealt, 1, s.generation)
+	s.share = value("share", f.Share, s.packets, s.packets)
+	s.shareAmount = hongbao.Amount(value("share_amount", int64(f.ShareAmount), int64(s.total), int64(s.total)))
+	s.base = value("base", f.Base, 0, s.packets)
 	return errors.Join(errs...)
 }
 
@@ -222,7 +206,7 @@ func (r *run) snapshot(ctx context.Context, s *shard, id string) (snap *snapshot
 	if err != nil {
 		return nil, "", err
 	}
-	if len(has.Fields) == 0 {
+	if !has.Exists {
 		if has.Stocked+has.Receipts == 0 {
 			return nil, "", nil // the campaign was purged just now, or only its counters are left
 		}

@@ -58,7 +58,7 @@ func (s *spread) states() (list []string) {
 	for _, k := range s.places {
 		m, err := k.CampaignFields(s.t.Context(), "rain")
 		require.NoError(s.t, err)
-		list = append(list, m["state"])
+		list = append(list, m.State)
 	}
 	return list
 }

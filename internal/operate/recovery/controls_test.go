@@ -33,7 +33,7 @@ func (w *world) state(t *testing.T) (state, by string) {
 	t.Helper()
 	fields, err := w.shard().CampaignFields(t.Context(), id)
 	require.NoError(t, err)
-	return fields["state"], fields["pause_by"]
+	return fields.State, fields.PauseBy
 }
 
 func (w *world) waiting(t *testing.T) int64 {

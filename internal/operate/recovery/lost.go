@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/hongbao-project/hongbao"
@@ -214,19 +213,12 @@ func (e *Ending) Next(digest string) string {
 }
 
 func (p *place) read(ctx context.Context, id string) error {
-	fields, err := p.CampaignFields(ctx, id)
+	f, err := p.CampaignFields(ctx, id)
 	if err != nil {
 		return err
 	}
-	number := func(name string) int64 {
-		n, err := strconv.ParseInt(fields[name], 10, 64)
-		if err != nil {
-			return 0
-		}
-		return n
-	}
-	p.Remains = Remains{fields["state"], number("packets"), number("granted"), hongbao.Amount(number("granted_amount"))}
-	p.loaded, p.loadedAmount = number("loaded"), hongbao.Amount(number("loaded_amount"))
+	p.Remains = Remains{f.State, f.Packets, f.Granted, f.GrantedAmount}
+	p.loaded, p.loadedAmount = f.Loaded, f.LoadedAmount
 	return nil
 }
 

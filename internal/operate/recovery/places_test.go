@@ -100,7 +100,7 @@ func (w *world) states(t *testing.T, id string, places []*store.Shard) (list []s
 	for _, k := range places {
 		m, err := k.CampaignFields(t.Context(), id)
 		require.NoError(t, err)
-		list = append(list, m["state"])
+		list = append(list, m.State)
 	}
 	return list
 }

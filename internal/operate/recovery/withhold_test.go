@@ -93,7 +93,7 @@ func (w *world) adds(t *testing.T) {
 		}
 		return nil
 	}))
-	require.Equal(t, fmt.Sprint(receipts), f["granted"])
+	require.Equal(t, receipts, f.Granted)
 	for number := range w.withheld(t) {
 		require.False(t, packets[number], "packet %d is withheld and granted", number)
 	}

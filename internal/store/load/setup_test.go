@@ -145,7 +145,7 @@ func (b *bundle) states(t *testing.T, c *hongbao.Campaign) (states []string) {
 	for _, k := range b.store.Places(c.ID, c.Places()) {
 		m, err := k.CampaignFields(t.Context(), c.ID)
 		require.NoError(t, err)
-		states = append(states, m["state"])
+		states = append(states, m.State)
 	}
 	return states
 }

@@ -65,10 +65,10 @@ func (r *rain) whole(t *testing.T) {
 		}
 		m, err := k.CampaignFields(t.Context(), r.spec.ID)
 		require.NoError(t, err)
-		require.Equal(t, fmt.Sprint(packets+more), m["packets"])
-		require.Equal(t, fmt.Sprint(int64(r.next.Total)), m["total"])
-		require.Equal(t, "2", m["dealt"])
-		require.Equal(t, fmt.Sprint(len(first)+len(second)), m["loaded"])
+		require.EqualValues(t, packets+more, m.Packets)
+		require.Equal(t, r.next.Total, m.Total)
+		require.EqualValues(t, 2, m.Dealt)
+		require.EqualValues(t, len(first)+len(second), m.Loaded)
 	}
 }
 
@@ -108,7 +108,7 @@ func (r *rain) announcedFirst(t *testing.T) {
 	for _, k := range places {
 		m, err := k.CampaignFields(t.Context(), r.spec.ID)
 		require.NoError(t, err)
-		if m["generation"] == "2" {
+		if m.Generation == 2 {
 			knowing++
 		}
 		n, err := r.rdb.LLen(t.Context(), k.Keys.StockOf(r.spec.ID, 2)).Result()
