@@ -16,10 +16,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-const shortLease = 300 * time.Millisecond
+// shortLease is a lease that a test waits for. A busy machine may still stop a worker for a second.
+const shortLease = 1500 * time.Millisecond
 
 // keptLease is a lease for tests whose worker must not lose it, even on a busy machine.
-const keptLease = 2 * time.Second
+const keptLease = 5 * time.Second
 
 // vanish reads entries as a worker that then does nothing more, as if it had died.
 func (b *bundle) vanish(t *testing.T, name string, count int) {
@@ -88,7 +89,7 @@ func TestLongHandlingKeepsItsLease(t *testing.T) {
 	<-began
 	w2 := start(t, config("w2"))
 	begin := time.Now()
-	testkit.Eventually(t, soon, func() bool { return time.Since(begin) > 5*keptLease/2 }, "two and a half leases have passed")
+	testkit.Eventually(t, soon, func() bool { return time.Since(begin) > 3*keptLease/2 }, "one and a half leases have passed")
 	require.Equal(t, 1, s.numberOfCalls(), "the peer has not taken the entry")
 	close(out)
 	b.idle(t, 0)
@@ -119,7 +120,7 @@ func TestLostLeaseCancelsTheHandlerAndNothingIsWritten(t *testing.T) {
 				return result(grants)
 			})
 			cfg := b.config(t, "w", s)
-			cfg.Lease = shortLease
+			cfg.Lease = keptLease
 			w := start(t, cfg)
 			<-in
 			claimed, err := b.rdb.XClaimJustID(t.Context(),
@@ -163,13 +164,13 @@ func TestLostLeaseHandsTheRestOfTheBatchOn(t *testing.T) {
 		return failGrants(func() error { return errors.New("cancelled") })(grants)
 	})
 	cfg := b.config(t, "w", s)
-	cfg.Lease = shortLease
+	cfg.Lease = keptLease
 	w := start(t, cfg)
 	<-in
+	w.end() // it reads nothing more
 	_, err := b.rdb.XClaimJustID(t.Context(), &redis.XClaimArgs{Stream: b.keys().Keys.Events(), Group: group, Consumer: "thief",
 		Messages: ids[:1]}).Result()
 	require.NoError(t, err)
-	w.end()
 	require.NoError(t, w.wait())
 	holder, count := b.holder(t, ids[1])
 	require.Equal(t, "_retry/0", holder)
@@ -190,11 +191,11 @@ func TestHandlerThatNeverReturnsIsNotRenewed(t *testing.T) {
 	testkit.Eventually(t, soon, func() bool { return s1.numberOfCalls() == 1 }, "stuck")
 	s2 := newSink(nil)
 	peer := b.config(t, "peer", s2)
-	peer.Lease = shortLease
+	peer.Lease = keptLease
 	w2 := start(t, peer)
 	b.idle(t, 0)
 	s2.onceEach(t, 5)
-	require.EqualValues(t, 1, w1.Stats().LeasesLost)
+	testkit.Eventually(t, soon, func() bool { return w1.Stats().LeasesLost == 1 }, "its lease is lost")
 	close(out)
 	require.NoError(t, w1.stop())
 	require.NoError(t, w2.stop())
@@ -220,8 +221,9 @@ func TestHandlerThatIsAlwaysTooSlowEndsAsADeadLetter(t *testing.T) {
 	cfg.Lease, cfg.HandleTimeout, cfg.MaxAttempts = 150*time.Millisecond, 10*time.Millisecond, 2
 	w.Store(start(t, cfg))
 	b.idle(t, 0)
-	require.Equal(t, 2, s.numberOfCalls())
+	require.GreaterOrEqual(t, s.numberOfCalls(), 2) // a lease that ends for another reason counts no attempt
 	require.Len(t, b.dead(t), 1)
+	require.Equal(t, "2", b.dead(t)[0]["attempts"])
 }
 
 func TestTwoWorkersHandleEachGrantOnce(t *testing.T) {

@@ -44,7 +44,7 @@ func TestOutOfMemoryDrains(t *testing.T) {
 			if !c.late {
 				want = 4
 				b.add(t, 0, 1)
-				testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 1 }, "up")
+				testkit.Eventually(t, soon, func() bool { return w.Stats().Done >= 1 }, "up")
 				full()
 			}
 			testkit.Eventually(t, soon, func() bool { return w.Stats().Done == want }, "everything is finished")

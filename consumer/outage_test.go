@@ -38,7 +38,7 @@ func TestOutageTakesNoAttemptAndReadsNothingMore(t *testing.T) {
 	cfg := b.config(t, "w", s)
 	cfg.Lease = keptLease
 	w := start(t, cfg)
-	testkit.Eventually(t, soon, func() bool { return s.numberOfCalls() == 1 }, "first probe")
+	testkit.Eventually(t, soon, func() bool { return s.numberOfCalls() >= 1 }, "first probe")
 	b.add(t, 0, 5)
 	testkit.Eventually(t, soon, func() bool { return s.numberOfCalls() >= 5 }, "more probes than MaxAttempts")
 	p, err := b.rdb.XPending(t.Context(), b.keys().Keys.Events(), group).Result()

@@ -64,7 +64,7 @@ func TestTwoOwnersOfTheSameEntries(t *testing.T) {
 				cfg := b.config(t, []string{"old", "owner"}[i], s[i])
 				cfg.Lease = time.Hour
 				if i == 1 {
-					cfg.Lease = 2 * time.Second // so that the owner soon takes the entries of the old worker
+					cfg.Lease = keptLease // so that the owner soon takes the entries of the old worker
 				}
 				w[i] = start(t, cfg)
 				<-in[i]
@@ -121,7 +121,7 @@ func TestAckByAFormerOwnerDelaysNoNeighbour(t *testing.T) {
 		return nil
 	})
 	cfg := b.config(t, "owner", s)
-	cfg.Lease = 6 * time.Second
+	cfg.Lease = 15 * time.Second
 	w := start(t, cfg)
 	<-in
 	begin := time.Now()

@@ -61,7 +61,7 @@ func TestManyParkedEntriesDelayNoOthers(t *testing.T) {
 
 	s := newSink(nil)
 	cfg := b.config(t, "w", s)
-	cfg.Lease, cfg.BatchGrants, cfg.MaxBackoff = 3*time.Second, 500, time.Hour
+	cfg.Lease, cfg.BatchGrants, cfg.MaxBackoff = 10*time.Second, 500, time.Hour
 	began := time.Now()
 	w := start(t, cfg)
 	paid := func() bool {
@@ -76,7 +76,7 @@ func TestManyParkedEntriesDelayNoOthers(t *testing.T) {
 	for n := 0; !paid() || n < 1_000; n++ {
 		require.Less(t, time.Since(began), 2*cfg.Lease, "two leases")
 		at := time.Now()
-		a, err := k.Grab(t.Context(), &store.GrabCall{Campaign: "gale", MaxBacklog: 2*many + 10_000,
+		a, err := k.Grab(t.Context(), &store.GrabCall{Campaign: "gale", MaxBacklog: 4 * many,
 			Grabs: []*hongbao.Grab{{Campaign: "gale", User: fmt.Sprintf("u%d", n)}}}, nil)
 		took = append(took, time.Since(at))
 		require.NoError(t, err)

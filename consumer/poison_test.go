@@ -154,7 +154,7 @@ func TestEntryDeletedBeforeItIsParkedIsNotDroppedSilently(t *testing.T) {
 		return failGrants(func() error { return hongbao.Errorf(hongbao.ClassTransient, "not now") })(grants)
 	})
 	cfg := b.config(t, "w", s)
-	cfg.Lease = shortLease
+	cfg.Lease = keptLease
 	w := start(t, cfg)
 	b.pending(t, 1)
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Vanished == 1 }, "counted")

@@ -31,6 +31,13 @@ func (h *handed) upTo(i int) time.Duration {
 	return h.at[i].Sub(h.at[0])
 }
 
+// after returns the time between an earlier moment and the i-th delivery.
+func (h *handed) after(began time.Time, i int) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.at[i].Sub(began)
+}
+
 func newTimedSink() (*handed, *sink) {
 	h := &handed{}
 	return h, newSink(func(_ context.Context, batch hongbao.Batch) []error {
@@ -54,13 +61,14 @@ func TestRateOverAllWorkers(t *testing.T) {
 		b.add(t, shard, repeat(5, 20)...)
 	}
 	var workers []*worker
+	began := time.Now()
 	for _, name := range []string{"w1", "w2"} {
 		cfg := b.config(t, name, s)
 		cfg.GrantsPerSecond = 100
 		workers = append(workers, start(t, cfg))
 	}
 	testkit.Eventually(t, soon, func() bool { return s.size() >= 150 }, "the rate lets them through")
-	require.Greater(t, at.upTo(149), 1200*time.Millisecond, "150 grants at 100 per second, the first 25 without a wait")
+	require.Greater(t, at.after(began, 149), 1200*time.Millisecond, "150 grants at 100 per second, the first 25 without a wait")
 	unbounded := 0
 	for shard := range 2 {
 		b.add(t, shard, repeat(50, 100)...)
@@ -268,10 +276,10 @@ func TestHungCallUnderMaxCalls(t *testing.T) {
 	w := start(t, cfg)
 	defer close(hang)
 	testkit.Eventually(t, soon, func() bool { return hung.numberOfCalls() == 1 }, "one call hangs")
-	testkit.Eventually(t, soon, func() bool { return w.Stats().HandedBack == 1 }, "the other shard's entry is back")
+	testkit.Eventually(t, soon, func() bool { return w.Stats().HandedBack >= 1 }, "the other shard's entry is back")
 	s := newSink(nil)
 	other := b.config(t, "other", s)
-	other.Lease = shortLease
+	other.Lease = keptLease
 	w2 := start(t, other)
 	b.idle(t, 0)
 	b.idle(t, 1)

@@ -66,6 +66,7 @@ func (b *bundle) producer(t *testing.T, change func(*producer.Config)) *producer
 	t.Helper()
 	cfg := producer.DefaultConfig()
 	cfg.Redis, cfg.Space, cfg.Deployment = b.admin, b.store.Space(), "test"
+	cfg.QueueTimeout = 20 * time.Second // on a busy machine a grab may wait for long
 	if change != nil {
 		change(&cfg)
 	}

@@ -194,7 +194,7 @@ func (b *bundle) endIsNoticed(t *testing.T, p *producer.Producer, n int) {
 func TestLosersWhilePacketsAreAdded(t *testing.T) {
 	t.Parallel()
 	b := wideAlone(t, 4)
-	p := b.producer(t, nil)
+	p := b.producer(t, func(c *producer.Config) { c.UndecidedTimeout = time.Minute })
 	b.emptied(t, p, over(4, 200, 1))
 	b.builds(t)
 	b.knows(t, p, 0)

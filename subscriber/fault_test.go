@@ -237,7 +237,7 @@ func TestCommitErrors(t *testing.T) {
 	d, b := inProcess(t, 1), newBook()
 	d.write(t, 1, records(0, 1, 2)...)
 	cfg := d.config(b.funcSink(t))
-	cfg.CommitTimeout = time.Second
+	cfg.CommitTimeout = 3 * time.Second
 	fails := &atomic.Int64{}
 	fails.Store(1 << 40)
 	w := start(t, cfg, func(s *Subscriber) {

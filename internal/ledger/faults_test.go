@@ -225,7 +225,7 @@ func testLockTimeout(t *testing.T, s *faulty) {
 // transaction, which the server ends. When the batch is repeated, the fence leaves out the grants above its floor.
 func testStoppedBeforeCommit(t *testing.T, s *faulty) {
 	config := s.config(t)
-	config.Timeout, config.LockTimeout = 2*time.Second, time.Second
+	config.Timeout, config.LockTimeout = 6*time.Second, 3*time.Second
 	f := newFixture(t, config)
 	f.opened(t, 10)
 	inner := f.ledger.store
@@ -237,7 +237,7 @@ func testStoppedBeforeCommit(t *testing.T, s *faulty) {
 		require.NoError(t, err)
 		require.Equal(t, Lost{}, lost)
 		require.Positive(t, f.count(t, s.begun), "the fence does not wait for the transaction")
-		testkit.Eventually(t, 20*time.Second, func() bool { return f.count(t, s.begun) == 0 }, "the server ends it")
+		testkit.Eventually(t, 40*time.Second, func() bool { return f.count(t, s.begun) == 0 }, "the server ends it")
 	}}
 	errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5)))
 	require.Len(t, errs, 5)

