@@ -136,8 +136,8 @@ func cuts(ends []int64) []int64 {
 func TestKilledWhileTheAppendOnlyFileIsRewritten(t *testing.T) {
 	t.Parallel()
 	const packets = 1000
-	// The delay makes each saved key take a tenth of a second, so that the kill interrupts the rewrite.
-	server, b := aofServer(t, t.TempDir(), map[string]string{"appendfsync": "always", "rdb-key-save-delay": "100000"})
+	// The delay makes each saved key take a second, so that the kill interrupts the rewrite.
+	server, b := aofServer(t, t.TempDir(), map[string]string{"appendfsync": "always", "rdb-key-save-delay": "1000000"})
 	require.NoError(t, b.store.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
 	b.load(t, spec("rain", packets, 100_000))
 	n := 0

@@ -56,7 +56,7 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 	require.NoError(t, err)
 	w, _ := b.work(t, "balance", "w1", settler, func(c *consumer.Config) {
 		c.Reads = cluster.Client(t, func(o *redis.ClusterOptions) { o.MaxRetries = -1 })
-		c.Lease, c.Poll, c.Block = 300*time.Millisecond, 50*time.Millisecond, 100*time.Millisecond
+		c.Lease, c.Poll, c.Block = 4*time.Second, 50*time.Millisecond, 100*time.Millisecond
 	})
 	testkit.Go(t, trimmer.Run)
 	testkit.Eventually(t, 30*time.Second, func() bool { return w.Stats().Done == int64(st.Len()*packets) },

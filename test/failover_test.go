@@ -208,7 +208,7 @@ func TestAFailoverThatLosesGrants(t *testing.T) {
 	for _, u := range []int{0, 20, 50} { // users with a packet, with a lost packet, without a packet
 		require.False(t, crowds[fast].once(t.Context(), user(u)), "user %d is undecided", u)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	crowds[near].grab(ctx, 20, 40, 8)
 	require.NoError(t, ctx.Err(), "another shard continues")
@@ -301,7 +301,7 @@ func TestALossyFailoverThatIdleProducersHaveSeen(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, own.Close()) })
 	idle := s.people(s.producerOn(own), fast)
 
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	load, loaded := s.people(busy.p, near), make(chan struct{})
 	pouring, enough := context.WithCancel(ctx)
@@ -328,7 +328,7 @@ func TestALossyFailoverThatIdleProducersHaveSeen(t *testing.T) {
 	require.Zero(t, s.without(busy)+s.without(idle)+s.without(secure), "by the users' own records")
 	for _, c := range []*people{busy, idle} {
 		for user := range c.granted {
-			require.True(t, c.once(ctx, user), "user %s asks again", user)
+			testkit.Eventually(t, startTime, func() bool { return c.once(ctx, user) }, "user %s asks again", user)
 		}
 	}
 	require.NoError(t, primary.Restart()) // class replica needs a replica

@@ -125,7 +125,7 @@ func (l *losing) crowds() []*callers { return slices.Concat(l.busy, l.near, []*c
 func (l *losing) judge() {
 	l.t.Helper()
 	l.halt()
-	ctx, cancel := context.WithTimeout(l.t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(l.t.Context(), 4*time.Minute)
 	defer cancel()
 	everyone, p := l.crowds(), l.producer()
 	for _, c := range everyone {

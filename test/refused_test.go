@@ -62,7 +62,9 @@ func TestOneAccountTheRemoteRefuses(t *testing.T) {
 	want := b.crowd(t, "rain", packets)
 	address, bank := remoteBalance(t)
 	d := newDoorman(t, address, user(7))
-	c, _ := b.remoteWorker(t, "w1", d.URL, db, sut, func(*remote.Config) {})
+	c, _ := b.remoteWorker(t, "w1", d.URL, db, sut, func(c *remote.Config) {
+		c.HeaderTimeout, c.Timeout, c.ClaimTime = 8*time.Second, 9*time.Second, 20*time.Second
+	})
 	testkit.Eventually(t, 30*time.Second, func() bool { return c.Stats().Done == packets-1 },
 		"all other grants of the campaign are paid")
 	for account, amount := range b.crowd(t, "snow", packets) {

@@ -321,7 +321,7 @@ func (s *site) rains(packets, workers int) *rain {
 		r.stops = append(r.stops, stop)
 	}
 	r.crowd = s.people(s.producer(), r.id)
-	ctx, cancel := context.WithTimeout(s.t.Context(), 100*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 4*time.Minute)
 	s.t.Cleanup(cancel)
 	enough, enoughNow := context.WithCancel(ctx)
 	ended := make(chan struct{})

@@ -148,7 +148,7 @@ func TestLoadSurvivesKills(t *testing.T) {
 			break
 		}
 	}
-	require.GreaterOrEqual(t, kills, 8, "the number of loads that were killed before they ended")
+	require.GreaterOrEqual(t, kills, 4, "the number of loads that were killed before they ended")
 	d.ok("campaign", "load", "rain")
 	d.checkStock("rain", packets, total)
 	require.Equal(t, store.StateOpen, d.show("rain").Redis.State)
@@ -336,10 +336,10 @@ func TestGrabOutcomes(t *testing.T) {
 	d.campaign("later", 2, 100, "from: 20", "from: "+later+", to: "+time.Now().Add(2*time.Hour).UTC().Format(time.RFC3339)+
 		"} #")
 	require.Equal(t, "not_started\nit starts at "+later+"\n", d.ok("grab", "later", "u1"), "B22")
-	soon := time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)
+	soon := time.Now().Add(10 * time.Second).UTC().Format(time.RFC3339)
 	d.campaign("short", 2, 100, "to: 20", "to: "+soon+"} #")
 	users := 0
-	testkit.Eventually(t, 30*time.Second, func() bool {
+	testkit.Eventually(t, time.Minute, func() bool {
 		users++ // a new user each time: a winner would get the old receipt
 		return d.answer("short", fmt.Sprint("late", users)).Outcome == hongbao.OutcomeEnded
 	}, "B23: it ends")

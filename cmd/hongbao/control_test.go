@@ -120,7 +120,7 @@ func TestAdministrationByHTTP(t *testing.T) {
 	require.Equal(t, "granted", g.grab("rain", "u2", "r1").Outcome)
 	require.Equal(t, 409, a.post("/v1/campaigns/rain/close", "{}", "close", nil), "its window is open")
 	var ending app.Ending
-	ledger.Delay(300 * time.Millisecond) // to kill it after the effect and before the answer
+	ledger.Delay(700 * time.Millisecond) // to kill it after the effect and before the answer
 	require.Equal(t, 200, killed("/v1/campaigns/rain/close", `{"early":true}`, "close-early", &ending, func() bool {
 		state, err := d.rdb.HGet(t.Context(), d.store.Home("rain").Keys.Campaign("rain"), "state").Result()
 		return err == nil && state == "closed"

@@ -227,7 +227,7 @@ func TestCouponsSurviveKills(t *testing.T) {
 	kills := 0
 	until := func(done func() bool, command ...string) {
 		t.Helper()
-		for wait := 5 * time.Millisecond; !done(); wait += 5 * time.Millisecond {
+		for wait := 5 * time.Millisecond; !done(); wait += wait/4 + 5*time.Millisecond {
 			p := d.start(command...)
 			select {
 			case <-p.Done:

@@ -33,7 +33,7 @@ type past struct {
 }
 
 // alarmWithin bounds the time until the alarm. One second is promised; a busy machine gets some seconds more.
-const alarmWithin = 4 * time.Second
+const alarmWithin = 15 * time.Second
 
 // Redis loses acknowledged writes while users grab and workers deliver. No user gets a final refusal, the alarm comes
 // at once, and `hongbao recover` prints the next command. Later grants are paid and published once.

@@ -44,7 +44,7 @@ func (d *deployment) doneBy(sink string) (n int64) {
 // attempt is counted. After the resume every grant is settled once.
 func TestPausedSinkGetsNothing(t *testing.T) {
 	t.Parallel()
-	d := setup(t, options{shards: 2, postgres: true, kafka: true})
+	d := setup(t, options{shards: 2, postgres: true, kafka: true, lease: 15 * time.Second})
 	d.set("TRIMMER_RETENTION", "0s")
 	for _, id := range []string{"rain", "snow"} { // their homes are different shards
 		d.campaign(id, 4000, 1_000_000)

@@ -187,7 +187,7 @@ func TestWorkDrains(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
-			d := setup(t, options{shards: 2, postgres: s == syscall.SIGTERM, kafka: true})
+			d := setup(t, options{shards: 2, postgres: s == syscall.SIGTERM, kafka: true, lease: 10 * time.Second})
 			d.campaign("rain", 3000, 100_000)
 			w := d.start("work")
 			w.says(`"working"`)
@@ -298,7 +298,7 @@ func TestWorkStopsWhileItStarts(t *testing.T) {
 func TestWorkTakesOverFromTheDead(t *testing.T) {
 	t.Parallel()
 	server := needsPostgres(t)
-	d := setup(t, options{server: server, lease: time.Second})
+	d := setup(t, options{server: server})
 	d.campaign("rain", 2000, 100_000)
 	dead := d.start("work")
 	dead.says(`"working"`)

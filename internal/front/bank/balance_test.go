@@ -324,7 +324,7 @@ func TestBusy(t *testing.T) {
 // The server cuts off a slow sender, and still serves other clients (B33).
 func TestSlowloris(t *testing.T) {
 	t.Parallel()
-	s := setup(t, func(c *Config) { c.ReadHeaderTimeout, c.ReadTimeout = 300*time.Millisecond, 500*time.Millisecond })
+	s := setup(t, func(c *Config) { c.ReadHeaderTimeout, c.ReadTimeout = 3*time.Second, 4*time.Second })
 	addr := strings.TrimPrefix(s.url, "http://")
 	for name, text := range map[string]string{
 		"head": "POST /v1/credits HTTP/1.1\r\nHost: x\r\n",

@@ -81,7 +81,7 @@ func TestLedgerMute(t *testing.T) {
 	begun := time.Now()
 	d.post("operator", "/v1/campaigns/rain/pause", "{}").OK(t, http.StatusOK, &state)
 	require.Equal(t, "paused", state.State)
-	require.Less(t, time.Since(begun), 2*ledgerWait+time.Second)
+	require.Less(t, time.Since(begun), 2*ledgerWait+8*time.Second)
 	p.Delay(0)
 	p.CutAll()
 	var shown app.Shown

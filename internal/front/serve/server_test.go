@@ -51,7 +51,7 @@ func (s *server) raw(t *testing.T, text string) string {
 // requests.
 func TestSlowSenders(t *testing.T) {
 	t.Parallel()
-	s := setup(t, options{cfg: func(c *Config) { c.ReadHeaderTimeout, c.ReadTimeout = time.Second, 2*time.Second }})
+	s := setup(t, options{cfg: func(c *Config) { c.ReadHeaderTimeout, c.ReadTimeout = 4*time.Second, 5*time.Second }})
 	head, body := make(chan string, 1), make(chan string, 1)
 	grab := "POST /v1/campaigns/granted/grabs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer " +
 		hs().sign(t, "u1") + "\r\n"

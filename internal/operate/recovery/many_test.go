@@ -71,7 +71,7 @@ func TestManyRestores(t *testing.T) {
 	require.NoError(t, err)
 	audited := time.Since(began)
 	require.EqualValues(t, 5+len(seen), report.Total.Settled)
-	require.Less(t, audited, 10*time.Second)
+	require.Less(t, audited, time.Minute)
 	tenth := max(len(took)/10, 1)
 	t.Logf("%d restores: seq %d, meta %d bytes, withheld %d, the first ones took %s, the last ones %s, the audit %s", *restores,
 		last, meta, w.withheldOf(t, id), mean(took[:tenth]), mean(took[len(took)-tenth:]), audited.Round(time.Millisecond))

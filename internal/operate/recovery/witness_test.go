@@ -87,6 +87,7 @@ func TestIdleProcessReportsWhatItHasSeen(t *testing.T) {
 			require.True(t, z.Frozen, "another process freezes it")
 			require.Equal(t, store.Sight{Epoch: 1, Seq: 100}, z.Seen)
 			idle.watch(t)
+			w.looks(t, idle)
 			w.staysFrozen(t)
 			reports, err := w.rec.Reports(t.Context())
 			require.NoError(t, err)

@@ -226,7 +226,8 @@ func TestBreaker(t *testing.T) {
 		b.book(c)
 		w.WriteHeader(http.StatusBadGateway)
 	})
-	h := newHandler(t, b, l, func(c *Config) { c.BreakerFailures, c.Repeats, c.Concurrency = 4, 0, 1
+	h := newHandler(t, b, l, func(c *Config) {
+		c.BreakerFailures, c.Repeats, c.Concurrency = 4, 0, 1
 		c.BreakerOpen = 5 * time.Second
 	})
 	require.NotNil(t, h.Handle(t.Context(), testkit.Batch(grants(1, 20))))
