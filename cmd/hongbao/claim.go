@@ -13,7 +13,7 @@ import (
 )
 
 func claimCmd() *cobra.Command {
-	return family("claim", "List batches that may or may not be in the topic, and settle them",
+	return family("claim", "Settle claims: batches of grants of which nobody knows whether they are in the topic",
 		"A claim is a batch of grants on its way to the topic. Workers end claims by themselves. If the log can no longer show\n"+
 			"whether the batch arrived, a person decides. Until then its grants are dead letters of class conflict.",
 		claimListCmd(), dangerous(claimSettleCmd()))

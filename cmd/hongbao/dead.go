@@ -22,7 +22,7 @@ import (
 )
 
 func deadCmd() *cobra.Command {
-	return family("dead", "Show dead letters, deliver them again, or drop them",
+	return family("dead", "Decide about dead letters: grants that a sink has given up",
 		"A dead letter is a grant that a sink could not take, or an entry that can't be read. Only a person's decision removes\n"+
 			"it. Redis stores the person and the reason of the decision with the letter.",
 		deadListCmd(), deadShowCmd(), dangerous(deadRequeueCmd()), dangerous(deadDropCmd()), dangerous(deadConfirmCmd()))

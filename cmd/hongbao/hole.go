@@ -16,7 +16,7 @@ import (
 )
 
 func holeCmd() *cobra.Command {
-	return family("hole", "Show packets that were withheld after Redis had lost grants, and decide about them",
+	return family("hole", "Decide about holes: packets that were withheld after Redis had lost grants",
 		"If Redis has lost grants, and a process that may have announced some of them to users does not\n"+
 			"answer, the shard opens without these grants. The packets that these users may have got are\n"+
 			"withheld: no grab gets one, and they count as left. If the process answers, its users get them. For\n"+

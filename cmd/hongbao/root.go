@@ -44,15 +44,25 @@ func root() *cobra.Command {
 			f.Hidden = true
 		}
 	})
-	cmd.AddCommand(initCmd(), dangerous(recoverCmd()), campaignCmd(), grabCmd(), serveCmd(), workCmd(), statusCmd(),
-		auditCmd(), tailCmd(), configCmd(),
-		versionCmd())
-	cmd.AddCommand(balanceCmd(), receiptsCmd())
-	cmd.AddCommand(localCmds()...)
-	cmd.AddCommand(replayCmd(), deadCmd(), claimCmd(), quarantineCmd(), holeCmd(), keyCmd(), journalCmd(), userCmd(), sinkCmd(), exportCmd(), archiveCmd(),
-		doctorCmd(), healthCmd(), manCmd())
+	addGroup(cmd, "run", "Run it", append(localCmds(), serveCmd(), workCmd(), balanceCmd(), healthCmd())...)
+	addGroup(cmd, "campaigns", "Campaigns and their users", campaignCmd(), grabCmd(), receiptsCmd(), userCmd(), tailCmd())
+	addGroup(cmd, "trouble", "When something is wrong", statusCmd(), doctorCmd(), sinkCmd(), dangerous(recoverCmd()), deadCmd(),
+		claimCmd(), quarantineCmd(), holeCmd(), replayCmd())
+	addGroup(cmd, "books", "Accounting and audits", auditCmd(), journalCmd(), exportCmd(), archiveCmd())
+	addGroup(cmd, "setup", "Set-up", initCmd(), configCmd(), keyCmd(), versionCmd(), manCmd())
+	cmd.SetHelpCommandGroupID("setup")
+	cmd.SetCompletionCommandGroupID("setup")
 	complete(cmd)
 	return cmd
+}
+
+// addGroup adds commands that the help shows together under a title.
+func addGroup(root *cobra.Command, id, title string, members ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: id, Title: title + ":"})
+	for _, cmd := range members {
+		cmd.GroupID = id
+	}
+	root.AddCommand(members...)
 }
 
 // checkEmpty refuses an empty value of a command's own flag, which an unset shell variable often causes. Most flags are

@@ -87,6 +87,7 @@ func TestHelpAndVersion(t *testing.T) {
 		require.Empty(t, r.err)
 	}
 	require.Contains(t, runProgram(t, nil, "config", "check", "--help").out, "--consumer.lease")
+	require.NotContains(t, runProgram(t, nil, "--help").out, "Additional Commands", "each command is in a group")
 	v := runProgram(t, nil, "version")
 	require.Zero(t, v.code)
 	require.Regexp(t, `^hongbao \S+.*\ngo1\.\S+, entries version 3, Redis schema \d+\n$`, v.out)
