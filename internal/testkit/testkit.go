@@ -81,6 +81,7 @@ func Main(m *testing.M) {
 
 type quiet struct{}
 
+// Printf implements the logger of go-redis.
 func (quiet) Printf(context.Context, string, ...any) {}
 
 // Redis returns a Redis that the tests of this process share. Use only keys under Prefix, and do not stop or

@@ -1,9 +1,14 @@
 package recovery_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/operate/restore"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // Redis comes back from a file of before the shard's first event, and a silent process has told users of the latest
@@ -32,6 +37,37 @@ func TestAttemptBeforeAFileOfBeforeTheFirstEvent(t *testing.T) {
 	w.restart(t, "")
 	require.NoError(t, w.guarded(long).OpenFrozen(t.Context(), 0))
 	w.restart(t, old)
+	w.restores(t, w.guarded())
+	require.Subset(t, w.withheld(t), packetsOf(unreported))
+}
+
+// Redis comes back from a file of before the shard's first event. A process says how far the shard had come, and dies. A
+// recoverer begins to restore the shard, and dies too. Then Redis comes back from that file once more. The ledger knows
+// what the process said, so the packets of its users are withheld.
+func TestSightBeforeAFileOfBeforeTheFirstEvent(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	old := w.older(t)
+	teller := w.process(t)
+	unreported := teller.wins(t, 5)
+	w.restart(t, old)
+	testkit.EventuallyOK(t, 20*time.Second, func() error {
+		_, err := w.store.Over(teller.rdb).Shard(0).Freeze(t.Context())
+		return err
+	}, "the process says what it has seen")
+	ctx, kill := context.WithCancel(t.Context())
+	killed := make(chan error, 1)
+	go func() { killed <- w.guarded(long).OpenFrozen(ctx, 0) }()
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		before, err := w.shard().Before(t.Context(), restore.Overlap)
+		return err == nil && before.Attempt.Epoch > 0
+	}, "the restore has begun")
+	kill()
+	require.Error(t, <-killed)
+	w.restart(t, old)
+	z, err := w.shard().Freeze(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, z.Seen.Seq, "the fault fired: Redis has forgotten it")
 	w.restores(t, w.guarded())
 	require.Subset(t, w.withheld(t), packetsOf(unreported))
 }

@@ -99,6 +99,22 @@ func (r *Recoverer) noted(ctx context.Context, shard int) (list []Restored, err 
 	return list, nil
 }
 
+// attempted is the ledger's note of an attempt until its plan replaces the note: the latest event that a process had
+// seen when the attempt began. So far only Redis had that, and may lose it while the process dies.
+type attempted struct {
+	Epoch int64 `json:"seen_epoch"`
+	Seq   int64 `json:"seen_seq"`
+}
+
+// noteSight writes the first note of an attempt.
+func (r *Recoverer) noteSight(ctx context.Context, shard int, epoch int64, seen store.Sight) error {
+	text, err := json.Marshal(attempted{seen.Epoch, seen.Seq})
+	if err != nil {
+		return err
+	}
+	return r.cfg.Ledger.NoteOpening(ctx, shard, epoch, string(text))
+}
+
 // logOpening logs what an opening restored and withheld. done is nil if it was nothing. f is nil if nobody was asked.
 func (r *Recoverer) logOpening(v *ShardReport, f *facts, done *Counts) {
 	fields := []zap.Field{zap.Int("shard", v.Shard), zap.Int64("epoch", v.opened), zap.Int64("seq", v.Redis),

@@ -3,6 +3,7 @@ package recovery
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -201,18 +202,29 @@ func (r *Recoverer) askLedger(ctx context.Context, v *ShardReport) error {
 	return nil
 }
 
-// askFences raises Seen to the last event that Redis had when an earlier attempt began. The process of that attempt may
-// have died, and Redis may have lost more since. Redis had no later epoch then than now, because no epoch lies between
-// its present one and that of the fence.
+// askFences raises Seen to the last event that Redis had, or that a process had seen, when an earlier attempt began. The
+// process of that attempt may have died, and Redis may have lost more since. Redis had no later epoch then than now if no
+// epoch lies between its present one and that of the fence.
 func (r *Recoverer) askFences(ctx context.Context, v *ShardReport) error {
 	fences, err := r.cfg.Ledger.Fences(ctx, v.Shard)
-	for _, f := range fences {
-		at := store.Sight{Epoch: v.Opening, Seq: f.Floor}
-		if f.Epoch == v.Opening+1 && at.After(store.Sight{Epoch: v.SeenIn, Seq: v.Seen}) && f.Floor > v.Redis {
+	if err != nil {
+		return err
+	}
+	saw := func(at store.Sight) {
+		if at.After(store.Sight{Epoch: v.SeenIn, Seq: v.Seen}) && at.After(store.Sight{Epoch: v.Opening, Seq: v.Redis}) {
 			v.Seen, v.SeenIn = at.Seq, at.Epoch
 		}
 	}
-	return err
+	for _, f := range fences {
+		if f.Epoch == v.Opening+1 {
+			saw(store.Sight{Epoch: v.Opening, Seq: f.Floor})
+		}
+		var note attempted
+		if f.Note != "" && json.Unmarshal([]byte(f.Note), &note) == nil { // noted reports a note that can't be read
+			saw(store.Sight{Epoch: note.Epoch, Seq: note.Seq})
+		}
+	}
+	return nil
 }
 
 // askCampaigns compares the ledger's campaigns on this shard with those in Redis.
