@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
@@ -240,13 +241,18 @@ func (w *world) stopWorkers(ctx context.Context) (restart func(), err error) {
 	return func() { hold(false) }, nil
 }
 
-// endOne closes and refunds a campaign. Redis may lose a close before the refund; then the refund demands another one.
+// endOne closes and refunds a campaign. Redis may lose a close before the refund; then the refund demands another one. It
+// may also lose the end of a pause; then the person whom the refund tells that it settles finds the sink paused.
 func (w *world) endOne(ctx context.Context, id string) error {
 	err := w.persist(ctx, "campaign close and refund "+id, id, func(ctx context.Context, a *app.App) error {
 		if _, err := a.Close(ctx, id, true); err != nil {
 			return err
 		}
-		return w.refund(ctx, a, id)
+		err := w.refund(ctx, a, id)
+		if errors.Is(err, payment.ErrSettling) { // still, after half a minute
+			return errors.Join(err, w.resumeEnded(ctx, a))
+		}
+		return err
 	})
 	if errors.Is(err, errGivenUp) {
 		return nil

@@ -85,6 +85,17 @@ func (w *world) resume(ctx context.Context, d *Deed) error {
 	})
 }
 
+// resumeEnded resumes the sinks whose pauses are over.
+func (w *world) resumeEnded(ctx context.Context, a *app.App) (err error) {
+	for i := range w.plan.Deeds {
+		if d := &w.plan.Deeds[i]; d.What == SinkPause && time.Since(epoch) > d.At+d.For+time.Second {
+			_, failed := a.ResumeSink(ctx, d.Who, ann)
+			err = errors.Join(err, failed)
+		}
+	}
+	return err
+}
+
 // resumeAgain repeats the resumes of the plan. A failover may lose one that Redis has and the ledger not yet; then the
 // alarm sink_paused stays, or a campaign stays paused.
 func (w *world) resumeAgain(ctx context.Context) (err error) {
