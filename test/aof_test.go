@@ -62,7 +62,7 @@ func (b *bundle) whole(t *testing.T, n int64, packets int64) {
 	require.Equal(t, packets-n, stock)
 	f, err := k.CampaignFields(t.Context(), "rain")
 	require.NoError(t, err)
-	require.Equal(t, []int64{n, int64(packets), int64(sum)}, []int64{f.Granted, f.Loaded, int64(f.GrantedAmount)})
+	require.Equal(t, []int64{n, packets, int64(sum)}, []int64{f.Granted, f.Loaded, int64(f.GrantedAmount)})
 }
 
 // increments returns the path and size of the append-only file that Redis writes to.
