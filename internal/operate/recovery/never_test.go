@@ -46,28 +46,38 @@ func TestAttemptBeforeAFileOfBeforeTheFirstEvent(t *testing.T) {
 // what the process said, so the packets of its users are withheld.
 func TestSightBeforeAFileOfBeforeTheFirstEvent(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
-	old := w.older(t)
-	teller := w.process(t)
-	unreported := teller.wins(t, 5)
-	w.restart(t, old)
-	testkit.EventuallyOK(t, 20*time.Second, func() error {
-		_, err := w.store.Over(teller.rdb).Shard(0).Freeze(t.Context())
-		return err
-	}, "the process says what it has seen")
-	ctx, kill := context.WithCancel(t.Context())
-	killed := make(chan error, 1)
-	go func() { killed <- w.guarded(long).OpenFrozen(ctx, 0) }()
-	testkit.Eventually(t, 20*time.Second, func() bool {
-		before, err := w.shard().Before(t.Context(), restore.Overlap)
-		return err == nil && before.Attempt.Epoch > 0
-	}, "the restore has begun")
-	kill()
-	require.Error(t, <-killed)
-	w.restart(t, old)
-	z, err := w.shard().Freeze(t.Context())
-	require.NoError(t, err)
-	require.Zero(t, z.Seen.Seq, "the fault fired: Redis has forgotten it")
-	w.restores(t, w.guarded())
-	require.Subset(t, w.withheld(t), packetsOf(unreported))
+	for name, dies := range map[string]func(t *testing.T, w *world){
+		"while it waits for processes": func(t *testing.T, w *world) {
+			ctx, kill := context.WithCancel(t.Context())
+			killed := make(chan error, 1)
+			go func() { killed <- w.guarded(long).OpenFrozen(ctx, 0) }()
+			testkit.Eventually(t, 20*time.Second, func() bool {
+				before, err := w.shard().Before(t.Context(), restore.Overlap)
+				return err == nil && before.Attempt.Epoch > 0
+			}, "the restore has begun")
+			kill()
+			require.Error(t, <-killed)
+		},
+		"when it has withheld packets": func(t *testing.T, w *world) { w.stops(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t)
+			old := w.older(t)
+			teller := w.process(t)
+			unreported := teller.wins(t, 5)
+			w.restart(t, old)
+			testkit.EventuallyOK(t, 20*time.Second, func() error {
+				_, err := w.store.Over(teller.rdb).Shard(0).Freeze(t.Context())
+				return err
+			}, "the process says what it has seen")
+			dies(t, w)
+			w.restart(t, old)
+			z, err := w.shard().Freeze(t.Context())
+			require.NoError(t, err)
+			require.Zero(t, z.Seen.Seq, "the fault fired: Redis has forgotten it")
+			w.restores(t, w.guarded())
+			require.Subset(t, w.withheld(t), packetsOf(unreported))
+		})
+	}
 }

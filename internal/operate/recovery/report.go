@@ -99,16 +99,16 @@ func (r *Recoverer) noted(ctx context.Context, shard int) (list []Restored, err 
 	return list, nil
 }
 
-// attempted is the ledger's note of an attempt until its plan replaces the note: the latest event that a process had
-// seen when the attempt began. So far only Redis had that, and may lose it while the process dies.
-type attempted struct {
-	Epoch int64 `json:"seen_epoch"`
-	Seq   int64 `json:"seen_seq"`
+// noteText is the text of the ledger's note of an attempt. The first note has only the latest event that a process had
+// seen when the attempt began: Redis may lose that while the process dies.
+type noteText struct {
+	*Counts
+	SeenIn int64 `json:"seen_epoch,omitempty"`
+	Seen   int64 `json:"seen_seq,omitempty"`
 }
 
-// noteSight writes the first note of an attempt.
-func (r *Recoverer) noteSight(ctx context.Context, shard int, epoch int64, seen store.Sight) error {
-	text, err := json.Marshal(attempted{seen.Epoch, seen.Seq})
+func (r *Recoverer) write(ctx context.Context, shard int, epoch int64, note noteText) error {
+	text, err := json.Marshal(note)
 	if err != nil {
 		return err
 	}

@@ -219,9 +219,9 @@ func (r *Recoverer) askFences(ctx context.Context, v *ShardReport) error {
 		if f.Epoch == v.Opening+1 {
 			saw(store.Sight{Epoch: v.Opening, Seq: f.Floor})
 		}
-		var note attempted
+		var note noteText
 		if f.Note != "" && json.Unmarshal([]byte(f.Note), &note) == nil { // noted reports a note that can't be read
-			saw(store.Sight{Epoch: note.Epoch, Seq: note.Seq})
+			saw(store.Sight{Epoch: note.SeenIn, Seq: note.Seen})
 		}
 	}
 	return nil

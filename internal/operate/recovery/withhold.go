@@ -2,7 +2,6 @@ package recovery
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -191,9 +190,5 @@ func (r *Recoverer) countWithheld(ctx context.Context, v *ShardReport) (n int64,
 
 // note writes the counts of a restore into the ledger's row of the attempt.
 func (r *Recoverer) note(ctx context.Context, v *ShardReport, done *Counts) error {
-	text, err := json.Marshal(done)
-	if err != nil {
-		return err
-	}
-	return r.cfg.Ledger.NoteOpening(ctx, v.Shard, v.attempt.Epoch, string(text))
+	return r.write(ctx, v.Shard, v.attempt.Epoch, noteText{done, v.SeenIn, v.Seen})
 }
