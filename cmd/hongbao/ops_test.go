@@ -61,7 +61,7 @@ const opsLine = "serving metrics and health"
 // work, and the verdict of the last audit.
 func TestMetricsOfServeAndWork(t *testing.T) {
 	t.Parallel()
-	d := setup(t, options{kafka: true, shards: 2, lease: 30 * time.Second})
+	d := setup(t, options{kafka: true, shards: 2, lease: 15 * time.Second})
 	d.set("OPS_POLL", "100ms", "OPS_PPROF", "true")
 	d.campaign("rain", 20, 2000)
 	g := d.serve()
