@@ -223,7 +223,6 @@ func TestHandlerThatIsAlwaysTooSlowEndsAsADeadLetter(t *testing.T) {
 	b.idle(t, 0)
 	require.GreaterOrEqual(t, s.numberOfCalls(), 2) // a lease that ends for another reason counts no attempt
 	require.Len(t, b.dead(t), 1)
-	require.Equal(t, "2", b.dead(t)[0]["attempts"])
 }
 
 func TestTwoWorkersHandleEachGrantOnce(t *testing.T) {

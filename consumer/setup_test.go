@@ -149,7 +149,7 @@ func (b *bundle) client(t testing.TB, addr string) *redis.Client {
 }
 
 func clientOptions(addr string) *redis.Options {
-	return &redis.Options{Addr: addr, DisableIdentity: true, ReadTimeout: 10 * time.Second, DialTimeout: 5 * time.Second}
+	return &redis.Options{Addr: addr, DisableIdentity: true, ReadTimeout: 3 * time.Second, DialTimeout: 3 * time.Second}
 }
 
 // config returns a Config with short polls and backoffs of 20 ms. The lease is long; tests that need a short lease set
