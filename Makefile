@@ -26,7 +26,7 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 RACE := . ./campaign ./consumer ./dedup ./examples/... ./internal/... ./lua ./producer ./settlement ./subscriber ./test ./topic
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo image release-files release-check test test-deploy test-web test-servers test-mysql losses standbys losstimes outages simulate planted race lint vulncheck bench soak fuzz
+.PHONY: help setup build demo clean image release-files release-check test test-deploy test-web test-servers test-mysql losses standbys losstimes outages simulate planted race lint vulncheck bench soak fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ build: ## build bin/hongbao
 
 demo: build ## see all of it in 5 seconds after the build, with no server at all
 	bin/hongbao demo
+
+clean: ## remove what the targets built and downloaded: bin, dist and .cache; installed packages stay
+	rm -rf bin dist .cache
 
 # The soak runs first, so that the output ends with the results of go test. It mostly waits, so go vet runs at the same
 # time, and go list compiles the tests. The slowest packages are named first and so start first. Tests mostly wait for
