@@ -159,9 +159,13 @@ func TestUnknownStaysUnknownWhileFrozen(t *testing.T) {
 			b.load(t, spec("rain", 10))
 			proxy, rdb := b.through(t, -1)
 			var frozen, down atomic.Bool
+			var freeze sync.Once // concurrent commands wait until the shard is frozen
 			rdb.AddHook(before(func() {
-				if proxy.Fired().Swallowed == 1 && frozen.CompareAndSwap(false, true) {
-					b.admin.HSet(context.Background(), b.k.Keys.Meta(), "frozen", "1")
+				if proxy.Fired().Swallowed == 1 {
+					freeze.Do(func() {
+						b.admin.HSet(context.Background(), b.k.Keys.Meta(), "frozen", "1")
+						frozen.Store(true)
+					})
 				}
 			}))
 			p := b.producer(t, func(c *producer.Config) {
