@@ -145,8 +145,9 @@ func (r *Recoverer) ask(ctx context.Context, shard int) (*facts, error) {
 // collect asks the ledger, the topic and the witnesses.
 func (r *Recoverer) collect(ctx context.Context, k *store.Shard, f *facts) (err error) {
 	group, asking := errgroup.WithContext(ctx)
-	group.Go(func() error { return r.fenceTopic(asking, k, f) })
-	group.Go(func() error { return r.hear(asking, k, f) })
+	wrote := f.wrote() // reads what fenceTopic sets
+	group.Go(func() error { return r.fenceTopic(asking, k, f, wrote) })
+	group.Go(func() error { return r.hear(asking, k, f, wrote) })
 	if err := group.Wait(); err != nil {
 		return err
 	}
@@ -204,13 +205,13 @@ func (r *Recoverer) begin(ctx context.Context, k *store.Shard, z *store.Frozen, 
 
 // fenceTopic fences all earlier sessions of the topic, and reads the grants in the topic. It does so once in an
 // attempt.
-func (r *Recoverer) fenceTopic(ctx context.Context, k *store.Shard, f *facts) error {
+func (r *Recoverer) fenceTopic(ctx context.Context, k *store.Shard, f *facts, wrote time.Time) error {
 	if r.cfg.Topic == nil || f.fenced {
 		return nil
 	}
 	began := time.Now()
 	defer func() { f.steps.Topic += time.Since(began).Milliseconds() }()
-	since := topicSince(f.wrote(), &f.before.LastWrite, r.cfg.Topic.FenceSince)
+	since := topicSince(wrote, &f.before.LastWrite, r.cfg.Topic.FenceSince)
 	open, err := k.OpenClaims(ctx, r.cfg.TopicSink)
 	if err != nil {
 		return err
@@ -257,10 +258,9 @@ func topicSince(wrote time.Time, last *store.LastWrite, earlier func(time.Time) 
 
 // hear waits for the witnesses, at most for Gather. It sets f.complete if all witnesses that have to report have sent
 // everything to this attempt.
-func (r *Recoverer) hear(ctx context.Context, k *store.Shard, f *facts) error {
+func (r *Recoverer) hear(ctx context.Context, k *store.Shard, f *facts, wrote time.Time) error {
 	began := time.Now()
 	defer func() { f.steps.Witnesses += time.Since(began).Milliseconds() }()
-	wrote := f.wrote()
 	unseen, least := f.before.Frozen.Sub(wrote), r.cfg.Gather
 	if unseen >= 0 && unseen < freshWrite {
 		least = r.cfg.Settle
