@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 
 	"github.com/hongbao-project/hongbao"
@@ -144,6 +145,15 @@ func (k *Shard) SetStateBy(ctx context.Context, campaign string, c StateChange) 
 	}
 	return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is %s: only a campaign that is %s can become %s",
 		campaign, reply[1], c.From, c.To)
+}
+
+// HasCampaign reports whether the shard has the campaign, also if its hash lacks the state.
+func (k *Shard) HasCampaign(ctx context.Context, campaign string) (bool, error) {
+	n, err := k.rdb.Exists(ctx, k.Keys.Campaign(campaign)).Result()
+	if err != nil {
+		return false, fmt.Errorf("look for campaign %s: %w", campaign, Classify(err))
+	}
+	return n > 0, nil
 }
 
 // CampaignState returns the campaign's state and its newest complete generation. The state is empty if the shard does

@@ -16,7 +16,7 @@ import (
 type CampaignFields struct {
 	// State is empty if the shard does not have the campaign.
 	State string
-	// Hash is the hash of the first plan, or StubHash. Revision also names what was dealt since.
+	// Hash is the hash of the first plan, or StubHash. Revision changes with each top-up and each restore.
 	Hash, Revision string
 	Spec           string // the specification in canonical form
 	Name, Kind     string
@@ -35,7 +35,7 @@ type CampaignFields struct {
 	// Granted and GrantedAmount are in the hash only after the campaign was closed; Shard.CampaignFields derives them.
 	Granted       int64
 	GrantedAmount hongbao.Amount
-	PerUser       int64 // most packets of a user, but for those that a person granted above the limit
+	PerUser       int64 // limit of packets for a user; a person may have granted more
 	AboveLimit    int64 // packets above the limit
 
 	// A campaign on one shard has none of the fields up to ShareAmount, and one without a top-up none of the others.
@@ -117,15 +117,19 @@ var campaignSchema = map[string]func(f *CampaignFields) any{
 func parseFields(campaign string, texts map[string]string) *CampaignFields {
 	f := &CampaignFields{campaign: campaign, has: map[string]error{}}
 	for name, text := range texts {
-		if to, known := campaignSchema[name]; known {
-			f.has[name] = set(to(f), text)
-		}
+		f.parse(name, text)
 	}
 	return f
 }
 
-// set parses the text of a field.
-func set(to any, text string) (err error) {
+func (f *CampaignFields) parse(name, text string) {
+	if to, known := campaignSchema[name]; known {
+		f.has[name] = set(to(f), text)
+	}
+}
+
+// set parses the text of a field. If it returns an error, it leaves the field as it is.
+func set(to any, text string) error {
 	switch to := to.(type) {
 	case *string:
 		*to = text
@@ -133,25 +137,34 @@ func set(to any, text string) (err error) {
 		*to = hongbao.Durability(text)
 	case *bool:
 		*to = text == "1"
-	case *time.Time:
-		var ms int64
-		if ms, err = parseDigits(text); err == nil {
-			*to = time.UnixMilli(ms)
-		}
-	case *hongbao.Amount:
-		err = set((*int64)(to), text)
 	case *PacketSum:
-		var amount int64
-		if to.Packets, amount, err = twoNumbers(text); err == nil {
-			to.Amount = hongbao.Amount(amount)
+		packets, amount, err := twoNumbers(text)
+		if err != nil {
+			return err
 		}
+		*to = PacketSum{packets, hongbao.Amount(amount)}
+	case *time.Time:
+		return setNumber(text, func(n int64) { *to = time.UnixMilli(n) })
+	case *hongbao.Amount:
+		return setNumber(text, func(n int64) { *to = hongbao.Amount(n) })
 	case *int64:
-		*to, err = parseDigits(text)
+		return setNumber(text, func(n int64) { *to = n })
 	default:
 		panic(fmt.Sprintf("store: a field of a campaign is a %T", to))
 	}
+	return nil
+}
+
+func setNumber(text string, set func(n int64)) error {
+	n, err := parseDigits(text)
+	if err == nil {
+		set(n)
+	}
 	return err
 }
+
+// Exists reports whether the hash has any of the fields that were read.
+func (f *CampaignFields) Exists() bool { return len(f.has) > 0 }
 
 // Has reports whether the hash has a field.
 func (f *CampaignFields) Has(field string) bool {
@@ -167,29 +180,21 @@ func (f *CampaignFields) Readable(fields ...string) error {
 			errs = append(errs, fmt.Errorf("field %s: %w", name, err))
 		}
 	}
-	return f.broken(errs)
-}
-
-// Need is Readable for fields that must be in the hash.
-func (f *CampaignFields) Need(fields ...string) error {
-	var errs []error
-	for _, name := range fields {
-		err, found := f.has[name]
-		if !found {
-			err = errors.New("it is not there")
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("field %s: %w", name, err))
-		}
-	}
-	return f.broken(errs)
-}
-
-func (f *CampaignFields) broken(errs []error) error {
 	if len(errs) == 0 {
 		return nil
 	}
 	return hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: %w", f.campaign, errors.Join(errs...))
+}
+
+// Need is Readable for fields that must be in the hash.
+func (f *CampaignFields) Need(fields ...string) error {
+	for _, name := range fields {
+		if !f.Has(name) {
+			return errors.Join(f.Readable(fields...), hongbao.Errorf(hongbao.ClassBroken,
+				"campaign %s in Redis: field %s is not there", f.campaign, name))
+		}
+	}
+	return f.Readable(fields...)
 }
 
 // askFields queues the read of some fields of a campaign's hash in a pipeline. The function that it returns parses the
@@ -202,13 +207,13 @@ func (k Keys) askFields(ctx context.Context, pipe redis.Cmdable, campaign string
 		if err != nil {
 			return nil, fmt.Errorf("read campaign %s: %w", campaign, Classify(err))
 		}
-		texts := make(map[string]string, len(names))
+		f := parseFields(campaign, nil)
 		for i, name := range names {
 			if text, found := values[i].(string); found {
-				texts[name] = text
+				f.parse(name, text)
 			}
 		}
-		return parseFields(campaign, texts), nil
+		return f, nil
 	}
 }
 

@@ -65,7 +65,7 @@ const missing = "missing"
 // Status reads the state of the campaign; false if it is not in Redis.
 func (c Campaign) Status(ctx context.Context) (st Status, found bool, err error) {
 	f, err := c.Home().CampaignFields(ctx, c.id)
-	if err != nil || f.State == "" {
+	if err != nil || !f.Exists() {
 		return st, false, err
 	}
 	places, err := c.placesIn(f)
@@ -98,13 +98,13 @@ func (c Campaign) Spec(ctx context.Context) (spec string, found bool, err error)
 	if err != nil {
 		return "", false, err
 	}
-	return f.Spec, f.State != "", nil
+	return f.Spec, f.Exists(), nil
 }
 
 // addPlace adds the campaign's state on a place.
 func (s *Status) addPlace(k *Shard, f *CampaignFields) error {
 	p, dealt := PlaceStatus{State: missing, Shard: k.Index()}, int64(1)
-	if f.State != "" {
+	if f.Exists() {
 		if err := errors.Join(f.Need("loaded", grantedField, grantedAmountField), f.Readable("dealt")); err != nil {
 			return err
 		}

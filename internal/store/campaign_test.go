@@ -146,3 +146,20 @@ func TestFoundRefusesAShardThatLostItsMeta(t *testing.T) {
 	require.ErrorContains(t, err, b.k.Keys.Meta())
 	require.Empty(t, differ(before, b.dump(t)))
 }
+
+// A campaign's hash lacks its state, because somebody changed it by hand. The campaign is not treated as absent.
+func TestCampaignWithoutState(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 3))
+	require.NoError(t, b.rdb.HDel(t.Context(), b.k.Keys.Campaign("rain"), "state").Err())
+	found, err := b.k.HasCampaign(t.Context(), "rain")
+	require.NoError(t, err)
+	require.True(t, found)
+	_, found, err = b.store.Campaign("rain").Status(t.Context())
+	require.NoError(t, err)
+	require.True(t, found)
+	terms, err := b.k.GrabTerms(t.Context(), "rain", "test")
+	require.NoError(t, err)
+	require.NotNil(t, terms)
+}

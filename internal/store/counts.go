@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// CampaignFields returns the campaign's hash; its State is empty if the shard does not have the campaign. If the hash
+// CampaignFields returns the campaign's hash; Exists says whether the shard has the campaign. If the hash
 // lacks granted and granted_amount, CampaignFields computes them. They are exact: the stock is read in the same
 // transaction as the hash.
 func (k *Shard) CampaignFields(ctx context.Context, campaign string) (*CampaignFields, error) {
@@ -23,7 +23,7 @@ func (k *Shard) CampaignFields(ctx context.Context, campaign string) (*CampaignF
 		if err != nil {
 			return nil, err
 		}
-		if len(f.has) == 0 || f.Has(grantedField) {
+		if !f.Exists() || f.Has(grantedField) {
 			return f, nil
 		}
 		if f.Has("generation") && f.Generation != generations {

@@ -45,7 +45,7 @@ func (k *Shard) GrabTerms(ctx context.Context, campaign, deployment string) (*Gr
 }
 
 func (k *Shard) grabTerms(f *CampaignFields) (*GrabTerms, error) {
-	if f.State == "" {
+	if !f.Has("user_campaign") {
 		return nil, nil
 	}
 	lost := f.Hash == StubHash

@@ -13,7 +13,7 @@ func (s *Store) CountJournal(ctx context.Context) (int64, error) {
 	return n, s.journalError(err)
 }
 
-// PushJournal adds an entry behind those that wait.
+// PushJournal adds an entry. It waits behind the older ones.
 func (s *Store) PushJournal(ctx context.Context, entry string) error {
 	return s.journalError(s.rdb.LPush(ctx, s.Journal(), entry).Err())
 }

@@ -107,7 +107,6 @@ func (k *Shard) EachLeft(ctx context.Context, campaign string, generations int64
 
 // CampaignKeys is what the keys of a campaign have on a shard, at one instant.
 type CampaignKeys struct {
-	Exists   bool            // the campaign's hash exists
 	Fields   *CampaignFields // Granted and GrantedAmount are in it only after a close
 	Stocked  int64           // packets in the stocks of all dealt generations, and the withheld packets
 	Withheld int64
@@ -140,7 +139,7 @@ func (k *Shard) CampaignKeys(ctx context.Context, campaign string) (has Campaign
 		}
 		dealt = now
 	}
-	has.Exists, has.Fields = len(fields.Val()) > 0, parseFields(campaign, fields.Val())
+	has.Fields = parseFields(campaign, fields.Val())
 	has.Receipts, has.Withheld = receipts.Val(), withheld.Val()
 	has.Stocked = has.Withheld
 	for _, n := range stocks {

@@ -98,15 +98,12 @@ func (k *Shard) WithholdRest(ctx context.Context, a Attempt, campaign string, ge
 	return nil
 }
 
-// withheldPage is how many packets Withheld reads at once.
-const withheldPage = 10_000
-
 // Withheld returns the packets of a campaign that restores have withheld on the shard, in the order in which they
 // were dealt. On an open shard the list may lack a packet if another one is decided meanwhile.
 func (k *Shard) Withheld(ctx context.Context, campaign string) (list []Packet, err error) {
-	for first := int64(0); ; first += withheldPage {
-		page, err := k.packets(k.rdb.LRange(ctx, k.Keys.Withheld(campaign), first, first+withheldPage-1))
-		if list = append(list, page...); err != nil || len(page) < withheldPage {
+	for first := int64(0); ; first += listedPackets {
+		page, err := k.packets(k.rdb.LRange(ctx, k.Keys.Withheld(campaign), first, first+listedPackets-1))
+		if list = append(list, page...); err != nil || len(page) < listedPackets {
 			return list, err
 		}
 	}
@@ -159,7 +156,7 @@ func askUndecided(ctx context.Context, rdb redis.UniversalClient, asks []placeAs
 	}
 	for i, answer := range answers {
 		f, err := answer()
-		if err != nil || f.Readable(withheldField, placesField) != nil {
+		if err != nil || f.Readable(placesField) != nil {
 			continue // the audit reports a field that can't be read
 		}
 		places[i] = int(f.Places)

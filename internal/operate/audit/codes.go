@@ -82,7 +82,7 @@ func (r *run) redisCodes(ctx context.Context, c *campaign, s *shard, snap *snaps
 	if err != nil {
 		return err
 	}
-	if state, _, err := s.CampaignState(ctx, c.id); err != nil || state == "" {
+	if found, err := s.HasCampaign(ctx, c.id); err != nil || !found {
 		return err
 	}
 	c.codes.inRedis = true

@@ -268,11 +268,11 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 		return r.judgeRefund(ctx, c)
 	case !l.Closed && l.Grants > 0 && r.report.Found[CampaignBroken] == 0:
 		for _, s := range r.shards {
-			state, _, err := s.CampaignState(ctx, c.id)
+			found, err := s.HasCampaign(ctx, c.id)
 			if err != nil {
 				return err
 			}
-			if state != "" {
+			if found {
 				return nil // it was loaded during the audit
 			}
 		}

@@ -121,11 +121,11 @@ func (r *run) judgePlaces(ctx context.Context, c *campaign) error {
 		}
 	}
 	for _, shard := range slices.Sorted(maps.Keys(c.gone)) {
-		state, _, err := r.shards[shard].CampaignState(ctx, c.id)
+		found, err := r.shards[shard].HasCampaign(ctx, c.id)
 		if err != nil {
 			return err
 		}
-		if state == "" {
+		if !found {
 			r.differs(c, CampaignMissing, r.shards[shard].Keys.Campaign(c.id), "it is dealt over %d shards, and shard %d does not have it",
 				c.places, shard)
 		}
@@ -168,7 +168,7 @@ func (r *run) judgeFunding(ctx context.Context, c *campaign) error {
 		if err != nil {
 			return err
 		}
-		if !has.Exists || int64(has.Fields.Total) == int64(l.Funded) {
+		if !has.Fields.Has("total") || int64(has.Fields.Total) == int64(l.Funded) {
 			return nil // the top-up arrived, or the campaign left Redis, during the audit
 		}
 	}

@@ -199,14 +199,14 @@ func (r *run) readCampaign(ctx context.Context, s *shard, id string) error {
 	return r.readReceipts(ctx, s, c, snap)
 }
 
-// snapshot reads the campaign's keys at one instant. why says what is wrong with the keys. snap is nil if there is no
-// campaign to audit, or if its keys can't be read.
+// snapshot reads the campaign's keys at one instant. It returns nil if there is no campaign to audit, or if the keys can't
+// be read; then why is the reason.
 func (r *run) snapshot(ctx context.Context, s *shard, id string) (snap *snapshot, why string, err error) {
 	has, err := s.CampaignKeys(ctx, id)
 	if err != nil {
 		return nil, "", err
 	}
-	if !has.Exists {
+	if !has.Fields.Exists() {
 		if has.Stocked+has.Receipts == 0 {
 			return nil, "", nil // the campaign was purged just now, or only its counters are left
 		}
