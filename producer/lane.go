@@ -76,8 +76,8 @@ func (l *lane) info() *info {
 // campaign returns a campaign, and looks it up in Redis if it is new. It returns nil if Redis does not have it.
 // Concurrent callers share one lookup.
 func (p *Producer) campaign(ctx context.Context, id string) (*campaign, error) {
-	c := (*p.campaigns.Load())[id]
-	if c != nil || p.isUnknown(id) {
+	c, known := p.recall(id)
+	if known {
 		return c, nil
 	}
 	late := time.NewTimer(p.cfg.QueueTimeout + p.cfg.UndecidedTimeout) // the shard may be frozen
@@ -95,11 +95,15 @@ func (p *Producer) campaign(ctx context.Context, id string) (*campaign, error) {
 	}
 }
 
-// isUnknown reports whether a recent lookup did not find the campaign.
-func (p *Producer) isUnknown(campaign string) bool {
+// recall returns a campaign that was looked up before, nil if a recent lookup did not find it. known is false if the
+// campaign must be looked up.
+func (p *Producer) recall(id string) (c *campaign, known bool) {
+	if c = (*p.campaigns.Load())[id]; c != nil {
+		return c, true
+	}
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	return time.Now().Before(p.unknown[campaign])
+	return nil, time.Now().Before(p.unknown[id])
 }
 
 // change replaces the map of campaigns with a changed copy. The caller holds mu.
@@ -123,7 +127,7 @@ func withoutCampaign(err error) (hongbao.Answer, error) {
 // open looks a campaign up in Redis and creates its lanes. It returns nil if the campaign does not exist. Calls for one
 // campaign do not overlap. An earlier call may have ended right before this one began; then this one looks nothing up.
 func (p *Producer) open(id string) (*campaign, error) {
-	if c := (*p.campaigns.Load())[id]; c != nil || p.isUnknown(id) {
+	if c, known := p.recall(id); known {
 		return c, nil
 	}
 	p.mu.RLock()
