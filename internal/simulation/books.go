@@ -242,7 +242,7 @@ func (w *world) stopWorkers(ctx context.Context) (restart func(), err error) {
 }
 
 // endOne closes and refunds a campaign. Redis may lose a close before the refund; then the refund demands another one. It
-// may also lose the end of a pause; then the person whom the refund tells that it settles finds the sink paused.
+// may also lose the end of a pause: then the refund keeps settling, and the person resumes the sink again.
 func (w *world) endOne(ctx context.Context, id string) error {
 	err := w.persist(ctx, "campaign close and refund "+id, id, func(ctx context.Context, a *app.App) error {
 		if _, err := a.Close(ctx, id, true); err != nil {

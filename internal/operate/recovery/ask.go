@@ -195,7 +195,7 @@ func (r *Recoverer) begin(ctx context.Context, k *store.Shard, z *store.Frozen, 
 	err = r.cfg.Ledger.Fence(ctx, ledger.Fence{Shard: k.Index(), From: state.Epoch, Epoch: a.Epoch, Floor: z.Seq,
 		Token: z.Token})
 	if err == nil && z.Seen.After(store.Sight{Epoch: z.Epoch, Seq: z.Seq}) {
-		err = r.write(ctx, k.Index(), a.Epoch, noteText{SeenIn: z.Seen.Epoch, Seen: z.Seen.Seq})
+		err = r.writeNote(ctx, k.Index(), a.Epoch, noteText{SeenIn: z.Seen.Epoch, Seen: z.Seen.Seq})
 	}
 	if err != nil {
 		return a, err

@@ -71,15 +71,7 @@ func TestTwoQuietRestartsOfAPlace(t *testing.T) {
 		w.looks(t, p)
 		w.restart(t, old)
 		for shard := range 4 {
-			testkit.Eventually(t, 20*time.Second, func() bool {
-				err := r.OpenFrozen(t.Context(), shard)
-				if hongbao.ClassOf(err) == hongbao.ClassTransient { // a process has reported while the recoverer judged
-					return false
-				}
-				require.NoError(t, err)
-				_, err = w.store.Shard(shard).OpenHead(t.Context())
-				return err == nil
-			}, "shard %d is open", shard)
+			w.openedBy(t, r, shard)
 		}
 	}
 	for _, k := range places {

@@ -107,12 +107,37 @@ type noteText struct {
 	Seen   int64 `json:"seen_seq,omitempty"`
 }
 
-func (r *Recoverer) write(ctx context.Context, shard int, epoch int64, note noteText) error {
+func (r *Recoverer) writeNote(ctx context.Context, shard int, epoch int64, note noteText) error {
 	text, err := json.Marshal(note)
 	if err != nil {
 		return err
 	}
 	return r.cfg.Ledger.NoteOpening(ctx, shard, epoch, string(text))
+}
+
+// askFences raises Seen to the last event that Redis had, or that a process had seen, when an earlier attempt began. The
+// process of that attempt may have died, and Redis may have lost more since. Redis had no later epoch then than now if no
+// epoch lies between its present one and that of the fence.
+func (r *Recoverer) askFences(ctx context.Context, v *ShardReport) error {
+	fences, err := r.cfg.Ledger.Fences(ctx, v.Shard)
+	if err != nil {
+		return err
+	}
+	saw := func(at store.Sight) {
+		if at.After(store.Sight{Epoch: v.SeenIn, Seq: v.Seen}) && at.After(store.Sight{Epoch: v.Opening, Seq: v.Redis}) {
+			v.Seen, v.SeenIn = at.Seq, at.Epoch
+		}
+	}
+	for _, f := range fences {
+		if f.Epoch == v.Opening+1 {
+			saw(store.Sight{Epoch: v.Opening, Seq: f.Floor})
+		}
+		var note noteText
+		if f.Note != "" && json.Unmarshal([]byte(f.Note), &note) == nil { // noted reports a note that can't be read
+			saw(store.Sight{Epoch: note.SeenIn, Seq: note.Seen})
+		}
+	}
+	return nil
 }
 
 // logOpening logs what an opening restored and withheld. done is nil if it was nothing. f is nil if nobody was asked.

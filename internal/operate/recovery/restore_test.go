@@ -72,15 +72,7 @@ func (w *world) patient(change ...func(*recovery.Config)) *recovery.Recoverer {
 // restores calls OpenFrozen until the shard is open, and requires that the users still have their receipts.
 func (w *world) restores(t *testing.T, r *recovery.Recoverer, won ...map[string]hongbao.Receipt) {
 	t.Helper()
-	testkit.Eventually(t, 20*time.Second, func() bool {
-		err := r.OpenFrozen(t.Context(), 0)
-		if hongbao.ClassOf(err) == hongbao.ClassTransient { // a process has reported while the recoverer judged
-			return false
-		}
-		require.NoError(t, err)
-		_, err = w.shard().OpenHead(t.Context())
-		return err == nil
-	}, "the shard is open")
+	w.openedBy(t, r, 0)
 	w.keeps(t, won...)
 }
 

@@ -261,15 +261,21 @@ func (w *world) older(t *testing.T) string {
 
 func (w *world) opens(t *testing.T) {
 	t.Helper()
+	w.openedBy(t, w.rec, 0)
+}
+
+// openedBy calls OpenFrozen until the shard is open.
+func (w *world) openedBy(t *testing.T, r *recovery.Recoverer, shard int) {
+	t.Helper()
 	testkit.Eventually(t, 20*time.Second, func() bool {
-		err := w.rec.OpenFrozen(t.Context(), 0)
+		err := r.OpenFrozen(t.Context(), shard)
 		if hongbao.ClassOf(err) == hongbao.ClassTransient { // a process has reported while the recoverer judged
 			return false
 		}
 		require.NoError(t, err)
-		_, err = w.shard().OpenHead(t.Context())
+		_, err = w.store.Shard(shard).OpenHead(t.Context())
 		return err == nil
-	}, "the shard is open")
+	}, "shard %d is open", shard)
 }
 
 // staysFrozen calls OpenFrozen until the recoverer raises an alarm, and requires that the shard is still frozen.

@@ -3,7 +3,6 @@ package recovery
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -198,31 +197,6 @@ func (r *Recoverer) askLedger(ctx context.Context, v *ShardReport) error {
 			return err
 		}
 		v.Late = max(v.Late, min(late, u.Last))
-	}
-	return nil
-}
-
-// askFences raises Seen to the last event that Redis had, or that a process had seen, when an earlier attempt began. The
-// process of that attempt may have died, and Redis may have lost more since. Redis had no later epoch then than now if no
-// epoch lies between its present one and that of the fence.
-func (r *Recoverer) askFences(ctx context.Context, v *ShardReport) error {
-	fences, err := r.cfg.Ledger.Fences(ctx, v.Shard)
-	if err != nil {
-		return err
-	}
-	saw := func(at store.Sight) {
-		if at.After(store.Sight{Epoch: v.SeenIn, Seq: v.Seen}) && at.After(store.Sight{Epoch: v.Opening, Seq: v.Redis}) {
-			v.Seen, v.SeenIn = at.Seq, at.Epoch
-		}
-	}
-	for _, f := range fences {
-		if f.Epoch == v.Opening+1 {
-			saw(store.Sight{Epoch: v.Opening, Seq: f.Floor})
-		}
-		var note noteText
-		if f.Note != "" && json.Unmarshal([]byte(f.Note), &note) == nil { // noted reports a note that can't be read
-			saw(store.Sight{Epoch: note.SeenIn, Seq: note.Seen})
-		}
 	}
 	return nil
 }

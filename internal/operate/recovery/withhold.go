@@ -190,5 +190,5 @@ func (r *Recoverer) countWithheld(ctx context.Context, v *ShardReport) (n int64,
 
 // note writes the counts of a restore into the ledger's row of the attempt.
 func (r *Recoverer) note(ctx context.Context, v *ShardReport, done *Counts) error {
-	return r.write(ctx, v.Shard, v.attempt.Epoch, noteText{done, v.SeenIn, v.Seen})
+	return r.writeNote(ctx, v.Shard, v.attempt.Epoch, noteText{done, v.SeenIn, v.Seen})
 }

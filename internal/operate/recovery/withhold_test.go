@@ -294,15 +294,7 @@ func TestRestOfAPlaceIsWithheld(t *testing.T) {
 	w.restart(t, old)
 	r := w.guarded(small)
 	for shard := range 4 {
-		testkit.Eventually(t, 20*time.Second, func() bool {
-			err := r.OpenFrozen(t.Context(), shard)
-			if hongbao.ClassOf(err) == hongbao.ClassTransient {
-				return false
-			}
-			require.NoError(t, err)
-			_, err = w.store.Shard(shard).OpenHead(t.Context())
-			return err == nil
-		}, "shard %d is open", shard)
+		w.openedBy(t, r, shard)
 	}
 	require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len())
 	require.Equal(t, []string{"open", "open"}, w.states(t, wide, places))
