@@ -72,7 +72,7 @@ redis.call('HSET', KEYS[1], 'seq', ARGV[5], 'epoch', ARGV[4], 'opened', ARGV[1],
 	'finished', string.format('%.0f', (m[9] or 0) + ARGV[5] - (m[1] or 0)), 'skipped', table.concat(skipped, ','),
 	'watched', now)
 -- replicas is deleted too, because it may be the number of an old primary.
-redis.call('HDEL', KEYS[1], 'frozen', 'seen', 'late', 'replicas', 'mend', 'asked', 'evidence')
+redis.call('HDEL', KEYS[1], 'frozen', 'seen', 'late', 'replicas', 'mend', 'asked', 'evidence', 'unrestored')
 redis.call('UNLINK', KEYS[3])
 if ARGV[11] == '' then
 	redis.call('HDEL', KEYS[1], 'unrecorded')

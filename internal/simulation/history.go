@@ -116,7 +116,7 @@ func (w *world) history(ctx context.Context, r *Result, plant *judge.Plant) (err
 	stop()
 	processes.Wait()
 	w.gateway.client.CloseIdleConnections()
-	if err == nil && len(w.accepted) > 0 && !w.plan.needsPerson() && !(w.withheldLost && w.plan.hidesTellers()) {
+	if err == nil && len(w.accepted) > 0 && !w.mayAsk() {
 		err = fmt.Errorf("a person had to accept a loss of the shards %v, although a copy lacked the last writes only", w.accepted)
 	}
 	if err == nil {
@@ -126,6 +126,12 @@ func (w *world) history(ctx context.Context, r *Result, plant *judge.Plant) (err
 		err = fmt.Errorf("%d requests got no final answer within %s after the last fault", len(w.gaveUp), patience)
 	}
 	return err
+}
+
+// mayAsk reports whether a worker may have to ask a person what becomes of a loss.
+func (w *world) mayAsk() bool {
+	refunds := len(w.plan.Ends) > 0 || w.plan.has(EndEarly)
+	return w.plan.needsPerson() || w.withheldLost && w.plan.hidesTellers() || w.closeLost && refunds
 }
 
 // faults lets users grab and deeds happen, and returns when both are over.

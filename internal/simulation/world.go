@@ -65,7 +65,10 @@ type world struct {
 	alarms     map[string]int // by code
 	// withheldLost means that Redis lost an opening that had withheld packets. Then a person decides (docs/design/restore.md).
 	withheldLost bool
-	unfounded    int // workers that did not start because Redis has no deployment
+	// closeLost means that Redis lost a close on which a refund of the ledger is based. Then a person decides
+	// (docs/closing.md).
+	closeLost bool
+	unfounded int // workers that did not start because Redis has no deployment
 
 	sinks        []string      // of processes that start now
 	owedAfter    map[int]int64 // by shard: sink kafka owes each event after this seq; nil while it is not there
@@ -150,7 +153,9 @@ func (h *heard) Write(line []byte) (int, error) {
 		h.w.cover.note("alarm", l.Code)
 		h.w.mu.Lock()
 		h.w.alarms[l.Code]++
-		h.w.withheldLost = h.w.withheldLost || l.Code == "redis_went_back" && strings.Contains(l.Lost, "which withheld packets")
+		back := l.Code == "redis_went_back"
+		h.w.withheldLost = h.w.withheldLost || back && strings.Contains(l.Lost, "which withheld packets")
+		h.w.closeLost = h.w.closeLost || back && strings.Contains(l.Lost, "the ledger has refunded")
 		h.w.mu.Unlock()
 	}
 	return len(line), nil

@@ -92,6 +92,29 @@ func (k *Shard) FreezeBefore(ctx context.Context, epoch int64) (Frozen, error) {
 	return k.freeze(ctx, reasons{before: epoch})
 }
 
+const unrestoredField = "unrestored" // run id of the server, and the reason; absent while the shard is open
+
+// SetUnrestored stores why workers can't restore the frozen shard, so that a person has to decide. The reason counts as
+// long as the server runs: after a restart workers judge again.
+func (k *Shard) SetUnrestored(ctx context.Context, token, why string) error {
+	if err := k.rdb.HSet(ctx, k.Keys.Meta(), unrestoredField, token+" "+why).Err(); err != nil {
+		return fmt.Errorf("note why shard %d is not restored: %w", k.Index(), Classify(err))
+	}
+	return nil
+}
+
+// Unrestored returns the reason that SetUnrestored has stored for the run of the server; empty if there is none.
+func (k *Shard) Unrestored(ctx context.Context, token string) (why string, err error) {
+	text, err := k.rdb.HGet(ctx, k.Keys.Meta(), unrestoredField).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return "", fmt.Errorf("read why shard %d is not restored: %w", k.Index(), Classify(err))
+	}
+	if run, why, _ := strings.Cut(text, " "); run == token {
+		return why, nil
+	}
+	return "", nil
+}
+
 // reasons are reasons to freeze a shard that the caller knows. The zero value has none.
 type reasons struct {
 	// late is an event that an opening skipped. The caller found it in skipped, the field of meta. It does not count if

@@ -35,6 +35,9 @@ func (v *ShardReport) Blind() error {
 	case v.lostEvents():
 		return hongbao.Errorf(hongbao.ClassPermanent, "shard %d can't be opened without the ledger, nothing was changed: Redis "+
 			"has lost events, and only the ledger can say of which campaigns (%s): %s", v.Shard, v, advice)
+	case v.Unrestored != "":
+		return hongbao.Errorf(hongbao.ClassPermanent, "shard %d can't be opened without the ledger, nothing was changed: workers "+
+			"can't restore it (%s): %s", v.Shard, v.Unrestored, advice)
 	}
 	return nil
 }

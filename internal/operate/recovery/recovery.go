@@ -2,6 +2,7 @@ package recovery
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"sync"
@@ -181,7 +182,7 @@ func (r *Recoverer) openFrozen(ctx context.Context, shard int) error {
 		why, err := r.restoreAndOpen(ctx, v, f)
 		if why != "" {
 			t.next = time.Now().Add(lostPause + time.Since(began)) // leaves time for Accept between two checks
-			r.alarm(v, why)
+			return errors.Join(err, r.alarm(ctx, v, why))
 		}
 		return err
 	})
@@ -200,19 +201,6 @@ func (r *Recoverer) alarmSettings(v *ShardReport) {
 	t.alarmed = v.Refused
 	r.cfg.Log.Error("ALARM: a shard stays frozen because of the settings of its Redis; it opens once they are right",
 		zap.String("code", "shard_frozen"), zap.Int("shard", v.Shard), zap.String("error", v.Refused))
-}
-
-// alarm logs what was lost and why it is not restored. It logs the same text only once.
-func (r *Recoverer) alarm(v *ShardReport, why string) {
-	what := v.String() + "; it is not restored: " + why
-	t := &r.shards[v.Shard]
-	if t.alarmed == what {
-		return
-	}
-	t.alarmed = what
-	r.cfg.Log.Error("ALARM: Redis went back in time and the shard stays frozen; let no one write to this Redis, keep its "+
-		"files, and run `hongbao recover`",
-		zap.String("code", "redis_went_back"), zap.Int("shard", v.Shard), zap.String("lost", what))
 }
 
 // withRecoveryLock runs fn under the shard's recovery lock. It returns false if another process holds the lock. It
@@ -244,7 +232,7 @@ func (r *Recoverer) accepting(ctx context.Context, shard int) (bool, error) {
 func (r *Recoverer) Reports(ctx context.Context) ([]*ShardReport, error) {
 	out := make([]*ShardReport, r.cfg.Store.Len())
 	for shard := range out {
-		v, err := r.report(ctx, shard, nil)
+		v, err := r.shown(ctx, shard)
 		if err != nil {
 			return nil, fmt.Errorf("shard %d: %w", shard, err)
 		}
@@ -277,10 +265,10 @@ func (r *Recoverer) Accept(ctx context.Context, v *ShardReport, by stream.Decisi
 
 // accept does the work of Accept. The caller holds the shard's locks.
 func (r *Recoverer) accept(ctx context.Context, v *ShardReport, by stream.Decision) error {
-	now, err := r.report(ctx, v.Shard, nil)
+	now, err := r.shown(ctx, v.Shard)
 	if err == nil && r.cfg.Ledger == nil && now.For < r.cfg.Gather { // only callers can report lost events
 		retry.Pause(ctx, r.cfg.Gather-now.For)
-		now, err = r.report(ctx, v.Shard, nil)
+		now, err = r.shown(ctx, v.Shard)
 	}
 	if err != nil {
 		return err

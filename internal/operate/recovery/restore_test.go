@@ -263,7 +263,6 @@ func TestPacketsThatNobodyWasToldOfAreDealtAgain(t *testing.T) {
 		dealt = append(dealt, r.Packet)
 	}
 	second := p.wins(t, 5)
-	unreported.wins(t, 3)
 	w.restart(t, old)
 	w.restores(t, w.patient(), first, second)
 	fences, err := w.ledger.Fences(t.Context(), 0)

@@ -32,6 +32,8 @@ type ShardReport struct {
 	Late int64 `json:"late,omitempty"`
 	// Refused says why no shard may open on this server with its present settings; empty if shards may open.
 	Refused string `json:"refused,omitempty"`
+	// Unrestored says why workers can't restore the shard, so that a person has to decide; empty if no worker has said so.
+	Unrestored string `json:"unrestored,omitempty"`
 	// Epoch is the highest epoch that Redis, the ledger or a caller knows. Opening is the shard's epoch in Redis.
 	Epoch   int64 `json:"epoch"`
 	Opening int64 `json:"-"`
@@ -107,8 +109,10 @@ func (v *ShardReport) last() store.Sight {
 	return store.Sight{Epoch: v.Opening, Seq: v.Known()}
 }
 
-// Lost reports whether Redis has lost events, or a campaign is in doubt.
-func (v *ShardReport) Lost() bool { return v.lostEvents() || len(v.Campaigns) > 0 }
+// Lost reports whether Redis has lost events, or a campaign is in doubt, or workers can't restore the shard.
+func (v *ShardReport) Lost() bool {
+	return v.lostEvents() || len(v.Campaigns) > 0 || v.Unrestored != ""
+}
 
 // report returns the report on a shard. It reads the ledger, and the topic as well if f is nil. It changes nothing,
 // except that it freezes a shard that was opened for another server.
@@ -374,5 +378,9 @@ func (v *ShardReport) String() string {
 	if v.SeenIn != v.Opening && v.SeenIn > 0 {
 		epoch = fmt.Sprintf(" of epoch %d", v.SeenIn)
 	}
-	return fmt.Sprintf("%s, %s, %s, callers have seen event %d%s%s%s", redis, ledger, topic, v.Seen, epoch, late, in)
+	why := ""
+	if v.Unrestored != "" {
+		why = "; it is not restored: " + v.Unrestored
+	}
+	return fmt.Sprintf("%s, %s, %s, callers have seen event %d%s%s%s%s", redis, ledger, topic, v.Seen, epoch, late, in, why)
 }

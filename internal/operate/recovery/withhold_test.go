@@ -1,7 +1,9 @@
 package recovery_test
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -370,4 +372,50 @@ func TestLostOpeningThatWithheldAMargin(t *testing.T) {
 	w.adds(t)
 	w.wakes(t, silent, unreported)
 	w.adds(t)
+}
+
+// dying is a ledger that ends its recoverer once the ledger has noted that the opening begins.
+type dying struct {
+	recovery.Ledger
+
+	kill func()
+}
+
+func (d dying) NoteOpening(ctx context.Context, shard int, epoch int64, note string) error {
+	err := d.Ledger.NoteOpening(ctx, shard, epoch, note)
+	if strings.Contains(note, `"next_seq"`) {
+		d.kill()
+	}
+	return err
+}
+
+// A recoverer withholds packets, notes that it opens the shard, and dies. Then Redis restarts with all that it had, so
+// nothing is known to be lost, but the opening may have happened. Only a person can decide, and the command that the
+// alarm names lets them.
+func TestPersonDecidesAlthoughNothingIsKnownToBeLost(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	p, silent := w.pair(t)
+	old := w.older(t)
+	silent.wins(t, 5)
+	p.wins(t, 5)
+	w.restart(t, old)
+	ctx, kill := context.WithCancel(t.Context())
+	require.Error(t, w.guarded(over(dying{w.ledger, kill})).OpenFrozen(ctx, 0))
+	require.Error(t, ctx.Err(), "the fault fired")
+	w.restart(t, "")
+	w.rec = w.guarded()
+	w.staysFrozen(t)
+	reports, err := w.rec.Reports(t.Context())
+	require.NoError(t, err)
+	require.True(t, reports[0].Lost(), "the report says what the alarm says")
+	require.NoError(t, w.rec.Accept(t.Context(), reports[0], by("ann", "no file is left")))
+	_, err = w.shard().OpenHead(t.Context())
+	require.NoError(t, err)
+	accepted, err := w.rec.Accepted(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, accepted[0].Lost, "which withheld packets")
+	state, _, err := w.shard().CampaignState(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, store.StateFrozen, state, "other users might get the withheld packets")
 }
