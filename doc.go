@@ -6,6 +6,7 @@
 //
 //   - campaign plans the packets of a campaign from a seed and publishes a hash of the plan. internal/store/load loads
 //     the packets into the stock of a Redis shard.
+//   - deployment opens what producer, consumer and dedup work on: Redis, with the deployment's id, prefix and shards.
 //   - producer collects up to 128 waiting grabs of a campaign for one call of lua/grab.lua. The script decides them in
 //     one atomic step: it checks receipts and limits, takes packets from the stock, and writes one entry to the shard's
 //     stream. internal/front/serve accepts grabs over HTTP.

@@ -143,7 +143,7 @@ func (b *auditBench) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if b.store, err = store.Of(b.fixture.rdb, hongbao.Space{Prefix: "hb", Shards: 1}); err != nil {
+	if b.store, err = store.New(store.Config{Redis: b.fixture.rdb, Space: hongbao.Space{Prefix: "hb", Shards: 1}}); err != nil {
 		return err
 	}
 	const topic = "audited"

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/dev/crowd"
 	"github.com/hongbao-project/hongbao/internal/ledger"
@@ -106,8 +107,7 @@ func (r *fixture) bareLoop(ctx context.Context, st *store.Store, group string, n
 func (r *fixture) consume(ctx context.Context, st *store.Store, group string, n int, h hongbao.Handler) (float64,
 	error) {
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer = r.rdb, r.rdb, st.Space(), group, "bench"
-	cfg.Handler, cfg.Log, cfg.BatchGrants = h, zap.NewNop(), batch
+	cfg.Deployment, cfg.Group, cfg.Handler, cfg.BatchGrants = deployment.Of(st, zap.NewNop()), group, h, batch
 	cfg.Block = 50 * time.Millisecond
 	c, err := consumer.New(cfg)
 	if err != nil {

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -45,7 +47,8 @@ func (r *fixture) deployment(ctx context.Context, n int) (*store.Store, error) {
 		return nil, fmt.Errorf("empty redis: %w", err)
 	}
 	r.rounds++
-	st, err := store.Of(r.rdb, hongbao.Space{Prefix: fmt.Sprintf("hb%d", r.rounds), Shards: n})
+	st, err := store.New(store.Config{Redis: r.rdb, Deployment: "bench",
+		Space: hongbao.Space{Prefix: fmt.Sprintf("hb%d", r.rounds), Shards: n}})
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +77,11 @@ func (r *fixture) load(ctx context.Context, st *store.Store, c hongbao.Campaign)
 
 // newProducer returns a producer that grabs through rdb.
 func newProducer(rdb *redis.Client, st *store.Store) (*producer.Producer, error) {
+	if rdb != st.Redis() {
+		st = st.Over(rdb)
+	}
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, st.Space(), "bench"
+	cfg.Deployment = deployment.Of(st, zap.NewNop())
 	return producer.New(cfg)
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/producer"
@@ -83,8 +84,7 @@ func (t timed) Handle(ctx context.Context, batch hongbao.Batch) []error {
 func (r *fixture) toSink(ctx context.Context, st *store.Store, group string, h hongbao.Handler, l *openLoop,
 	a *arrivals) error {
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer = r.rdb, r.rdb, st.Space(), group, "bench"
-	cfg.Handler, cfg.Log = h, zap.NewNop()
+	cfg.Deployment, cfg.Group, cfg.Handler = deployment.Of(st, zap.NewNop()), group, h
 	c, err := consumer.New(cfg)
 	if err != nil {
 		return err

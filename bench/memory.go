@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/dev/crowd"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/producer"
@@ -104,7 +105,7 @@ func (r *fixture) ourMemory(ctx context.Context, n int, db *database) (float64, 
 			return err
 		}
 		cfg := consumer.DefaultTrimmerConfig()
-		cfg.Redis, cfg.Space, cfg.Groups, cfg.Log = r.rdb, st.Space(), []string{"balance"}, zap.NewNop()
+		cfg.Deployment, cfg.Groups = deployment.Of(st, zap.NewNop()), []string{"balance"}
 		cfg.Retention, cfg.MaxEvents, cfg.ForgetAfter = 0, 0, time.Hour // trims every finished event
 		t, err := consumer.NewTrimmer(cfg)
 		if err != nil {

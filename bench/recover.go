@@ -217,7 +217,7 @@ func (b *lossBench) initialize(ctx context.Context, l *loss, rdb *redis.Client) 
 	if l.topic, err = b.topic(ctx); err != nil {
 		return err
 	}
-	l.worker, err = store.Of(rdb, hongbao.Space{Prefix: l.topic, Shards: 1})
+	l.worker, err = store.New(store.Config{Redis: rdb, Space: hongbao.Space{Prefix: l.topic, Shards: 1}})
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func TestUsersOfTheRights(t *testing.T) {
 	b.add(t, 0, 2, 3)
 	s := newSink(nil)
 	cfg := b.config(t, "w", s)
-	cfg.Redis, cfg.Reads = as("hongbao-worker"), as("hongbao-worker")
+	cfg.Deployment = b.over(t, as("hongbao-worker"), as("hongbao-worker"))
 	w := start(t, cfg)
 	b.idle(t, 0)
 	tr, _ := b.trimmer(t, group)

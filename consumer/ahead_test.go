@@ -48,7 +48,7 @@ func TestReadBringsProgress(t *testing.T) {
 		reads.Add(1)
 		return next(ctx, cmds)
 	}})
-	cfg.Redis, cfg.Reads = counted, reader
+	cfg.Deployment = b.over(t, counted, reader)
 	w := start(t, cfg)
 	b.idle(t, 0)
 	require.NoError(t, w.stop())
@@ -72,7 +72,7 @@ func TestProgressThatIsOlderThanItsEntries(t *testing.T) {
 		once.Do(func() { _, _ = b.push(ctx, 0, 2) })
 		return next(ctx, cmds[:1])
 	}})
-	cfg.Reads = reader
+	cfg.Deployment = b.over(t, b.client(t, b.addr), reader)
 	w := start(t, cfg)
 	testkit.Eventually(t, 30*time.Second, func() bool { return s.size() == 4 }, "both entries were handled")
 	b.idle(t, 0)

@@ -6,8 +6,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/deployment"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -106,4 +109,35 @@ func TestHealthReportsARedisThatIsDown(t *testing.T) {
 	require.NoError(t, r.Restart())
 	w.awaitHealth(0, Working)
 	require.NoError(t, w.stop())
+}
+
+// The worker is connected to a Redis of another deployment, or has a wrong number of shards or a wrong key prefix. It
+// says so, and neither reads nor creates a group.
+func TestForeignRedisIsBroken(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	b.add(t, 0, 3)
+	space := b.store.Space()
+	for what, cfg := range map[string]store.Config{
+		"its shards is":     {Deployment: "test", Space: hongbao.Space{Prefix: space.Prefix, Shards: 2}},
+		"its deployment is": {Deployment: "another", Space: space},
+		"no deployment":     {Deployment: "test", Space: hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1}},
+	} {
+		cfg.Redis = b.client(t, b.addr)
+		st, err := store.New(cfg)
+		require.NoError(t, err)
+		s := newSink(nil)
+		c := b.config(t, "w", s)
+		c.Deployment = deployment.Of(st, zap.NewNop())
+		w := start(t, c)
+		require.ErrorContains(t, w.awaitHealth(0, ShardBroken).Err, what)
+		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(w.stop()), what)
+		require.Zero(t, s.size(), what)
+		if key := st.Shard(0).Keys.Events(); key != b.keys().Keys.Events() {
+			require.Zero(t, b.rdb.Exists(t.Context(), key).Val(), what)
+		}
+	}
+	made, err := b.rdb.XInfoGroups(t.Context(), b.keys().Keys.Events()).Result()
+	require.NoError(t, err)
+	require.Empty(t, made)
 }

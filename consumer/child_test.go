@@ -16,6 +16,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/deployment"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -41,8 +43,11 @@ func childMain() {
 	}
 	cfg := DefaultConfig()
 	quick(&cfg)
-	cfg.Redis, cfg.Reads, cfg.Space = rdb, rdb, hongbao.Space{Prefix: prefix, Shards: 1}
-	cfg.Group, cfg.Consumer, cfg.Log, cfg.Lease = group, name, zap.NewNop(), shortLease
+	st, err := store.New(store.Config{Redis: rdb, Space: hongbao.Space{Prefix: prefix, Shards: 1}, Deployment: "test"})
+	if err != nil {
+		panic(err)
+	}
+	cfg.Deployment, cfg.Group, cfg.Consumer, cfg.Lease = deployment.Of(st, zap.NewNop()), group, name, shortLease
 	cfg.Handler = newSink(func(ctx context.Context, batch hongbao.Batch) []error {
 		grants := batch.Grants
 		switch {

@@ -6,36 +6,28 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-	"go.uber.org/zap"
-
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/base/knob"
-	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // Config configures a Consumer. Start from DefaultConfig and set the fields that have no default; New rejects a zero
 // Config.
 type Config struct {
-	Redis redis.UniversalClient
-	// Reads is a second client to the same Redis, for blocking reads only. With a single client, the blocking reads of
-	// idle shards would use up the connection pool. Its pool needs at least one connection per shard, and its read
-	// timeout must be above Block. New can't create this client from the options of Redis: a copy of a Sentinel
-	// client's options does not follow a failover.
-	Reads redis.UniversalClient
-	Space hongbao.Space
+	// Deployment is where the events are. Its log gets the alarms.
+	Deployment *deployment.Deployment
 	// Group is the name of the sink. The consumer group and the done bits have the same name.
 	Group string
 	// Debts has the events that each group owes to its sink. It is nil if nothing is recorded: then a group owes every
 	// event of a shard, also those that were deleted before the group was created.
 	Debts Debts
-	// Consumer is the name of this worker in the group. Each start of a worker needs a new name.
+	// Consumer is the name of this worker in the group. Each start of a worker needs a new name. If it is empty, New makes
+	// one.
 	Consumer string
 	Handler  hongbao.Handler
 	// Middleware wraps the Handler, for example with tracing, logging or a time limit (Timeout). The first middleware
 	// is the outermost. Every call of the Handler passes through it, including retries while the sink is down.
 	Middleware []func(hongbao.Handler) hongbao.Handler
-	Log        *zap.Logger
 
 	// Approximate number of grants in one call of a sink.
 	BatchGrants int `knob:"consumer.batch_grants" default:"2000" want:"1 to 100_000 grants"`
@@ -77,17 +69,14 @@ type Config struct {
 	MaxBackoff time.Duration `knob:"consumer.max_backoff" default:"10m" want:"1ms to 24h"`
 }
 
-// DefaultConfig returns a Config with all defaults. Redis, Reads, Space, Group, Consumer, Handler and Log have none.
+// DefaultConfig returns a Config with all defaults. Deployment, Group and Handler have none.
 func DefaultConfig() Config { return knob.Defaults[Config]() }
 
 func (c *Config) check() error {
 	errs := knob.Check(c)
-	if err := store.CheckSpace(c.Space); err != nil {
-		errs = append(errs, err)
-	}
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.Redis == nil || c.Reads == nil || c.Handler == nil || c.Log == nil {
-		bad("Redis, Reads, Handler and Log are required")
+	if c.Deployment == nil || c.Handler == nil {
+		bad("Deployment and Handler are required")
 	}
 	if slices.ContainsFunc(c.Middleware, func(m func(hongbao.Handler) hongbao.Handler) bool { return m == nil }) {
 		bad("Middleware has a nil function")
@@ -101,33 +90,11 @@ func (c *Config) check() error {
 	if c.MaxBackoff < c.Backoff {
 		bad("MaxBackoff is %s: want at least Backoff, %s", c.MaxBackoff, c.Backoff)
 	}
-	errs = append(errs, c.checkReads()...)
+	if c.Deployment != nil {
+		errs = append(errs, c.Deployment.Store().CheckReads(c.Block)...)
+	}
 	if len(errs) > 0 {
 		return fmt.Errorf("consumer: %w", errors.Join(errs...))
 	}
 	return nil
-}
-
-// checkReads checks the options of the client for blocking reads. If a read timed out in the client, nobody would
-// handle the entries that Redis had already delivered until their lease ended. If the pool were too small, a shard
-// would wait for the connections of other shards.
-func (c *Config) checkReads() (errs []error) {
-	var timeout time.Duration
-	var pool int
-	switch r := c.Reads.(type) {
-	case *redis.Client:
-		timeout, pool = r.Options().ReadTimeout, r.Options().PoolSize
-	case *redis.ClusterClient:
-		timeout, pool = r.Options().ReadTimeout, r.Options().PoolSize
-	default:
-		return nil
-	}
-	if timeout > 0 && timeout <= c.Block {
-		errs = append(errs, fmt.Errorf("the read timeout of Reads is %s: want more than Block, %s", timeout, c.Block))
-	}
-	if pool < c.Space.Shards {
-		errs = append(errs, fmt.Errorf("the pool of Reads has %d connections: want one for each of the %d shards", pool,
-			c.Space.Shards))
-	}
-	return errs
 }

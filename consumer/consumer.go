@@ -15,8 +15,8 @@ import (
 // Consumer is one worker of a consumer group. It works on all shards.
 type Consumer struct {
 	cfg   Config
+	log   *zap.Logger
 	store *store.Store
-	reads *store.Store // the same shards, through the client for blocking reads
 	count counters
 	calls chan struct{} // holds one token per call in progress; nil if MaxCalls is 0
 
@@ -29,18 +29,18 @@ type Consumer struct {
 
 // New returns a Consumer, or an error that names every problem of the configuration. It opens no connection.
 func New(cfg Config) (*Consumer, error) {
+	if cfg.Consumer == "" {
+		cfg.Consumer = store.WorkerName("")
+	}
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	st, err := store.Of(cfg.Redis, cfg.Space)
-	if err != nil {
-		return nil, err
-	}
+	st := cfg.Deployment.Store()
 	for _, m := range slices.Backward(cfg.Middleware) {
 		cfg.Handler = m(cfg.Handler)
 	}
-	cfg.Log = cfg.Log.With(zap.String("sink", cfg.Group), zap.String("consumer", cfg.Consumer))
-	c := &Consumer{cfg: cfg, store: st, reads: st.Over(cfg.Reads), health: make([]Health, st.Len())}
+	log := cfg.Deployment.Log().With(zap.String("sink", cfg.Group), zap.String("consumer", cfg.Consumer))
+	c := &Consumer{cfg: cfg, log: log, store: st, health: make([]Health, st.Len())}
 	if cfg.MaxCalls > 0 {
 		c.calls = make(chan struct{}, cfg.MaxCalls)
 	}
@@ -69,7 +69,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	for i := range left {
 		rest += left[i]
 	}
-	c.cfg.Log.Info("drained", zap.Int64("done", n.Done), zap.Int64("dead", n.Dead), zap.Int64("parked", n.Parked),
+	c.log.Info("drained", zap.Int64("done", n.Done), zap.Int64("dead", n.Dead), zap.Int64("parked", n.Parked),
 		zap.Int("left", rest))
 	return c.broken()
 }

@@ -7,9 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-	"go.uber.org/zap"
-
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/testkit/example"
@@ -49,13 +46,10 @@ func Example_handler() {
 	d := example.Rain("spring-rain", 3, 50)
 	defer d.Close()
 	d.Win("spring-rain", "ann", "bob", "cleo")
-	reads := redis.NewClient(d.Redis.Options()) // blocking reads have their own connections
-	defer reads.Close()
 
 	p := &points{booked: map[string]bool{}, of: map[string]hongbao.Amount{}, came: map[string]int{}}
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Handler = d.Redis, reads, d.Space, "points", p
-	cfg.Consumer, cfg.Log = fmt.Sprint("points-", time.Now().UnixNano()), zap.NewNop() // a new name at each start
+	cfg.Deployment, cfg.Group, cfg.Handler = d.Deployment, "points", p
 	cfg.Block, cfg.Poll, cfg.Backoff = 10*time.Millisecond, 10*time.Millisecond, 10*time.Millisecond
 	c, err := consumer.New(cfg)
 	check(err)

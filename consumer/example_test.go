@@ -3,8 +3,9 @@ package consumer_test
 import (
 	"context"
 	"fmt"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"

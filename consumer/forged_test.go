@@ -146,7 +146,7 @@ func TestOneRoundTripABatch(t *testing.T) {
 	counted := b.client(t, b.addr)
 	var hook pipelineHook
 	counted.AddHook(&hook)
-	cfg.Redis = counted
+	cfg.Deployment = b.over(t, counted, b.client(t, b.addr))
 	w := start(t, cfg)
 	b.idle(t, 0)
 	require.NoError(t, w.stop())

@@ -37,7 +37,7 @@ func TestTwentyWorkersPollAsOne(t *testing.T) {
 		cfg.Poll, cfg.Block = poll, time.Second
 		start(t, cfg)
 		tc := DefaultTrimmerConfig()
-		tc.Redis, tc.Space, tc.Groups, tc.Log, tc.Every = cfg.Redis, cfg.Space, []string{group}, cfg.Log, poll
+		tc.Deployment, tc.Groups, tc.Every = cfg.Deployment, []string{group}, poll
 		tr, err := NewTrimmer(tc)
 		require.NoError(t, err)
 		go func() { trimmed <- tr.Run(ctx) }()

@@ -276,7 +276,7 @@ func TestLostReplyOfTheAckDrainsAllTheSame(t *testing.T) {
 			opts.MaxRetries = retries
 			c := redis.NewClient(opts)
 			t.Cleanup(func() { _ = c.Close() })
-			cfg.Redis = c
+			cfg.Deployment = b.over(t, c, b.client(t, b.addr))
 			proxy.SwallowAnswers(3, scriptWith("done:"+group))
 			b.add(t, 0, 5, 5)
 			w := start(t, cfg)
@@ -306,7 +306,7 @@ func TestDeadLetterIsWrittenOnceWhenItsReplyIsLost(t *testing.T) {
 			opts.MaxRetries = retries
 			c := redis.NewClient(opts)
 			t.Cleanup(func() { _ = c.Close() })
-			cfg.Redis = c
+			cfg.Deployment = b.over(t, c, b.client(t, b.addr))
 			proxy.SwallowAnswers(3, scriptWith(":dead:"))
 			b.add(t, 0, 4, 1)
 			b.raw(t, "1", "nonsense")
@@ -339,7 +339,7 @@ func TestWorkerCutOffFromRedisGivesUpItsLeaseInTime(t *testing.T) {
 	o.ReadTimeout = soon
 	slow := redis.NewClient(o)
 	t.Cleanup(func() { _ = slow.Close() })
-	cfg.Redis, cfg.Lease = slow, time.Second
+	cfg.Deployment, cfg.Lease = b.over(t, slow, b.client(t, b.addr)), time.Second
 	w := start(t, cfg)
 	<-in
 	proxy.Delay(time.Minute)

@@ -75,7 +75,7 @@ func (t *Trimmer) findLost(ctx context.Context, k *store.Shard, at *trimming, ou
 			g.Lost += r.Len()
 		}
 		if len(w.lost) > 0 && !slices.Equal(before, w.lost) {
-			t.cfg.Log.Error("INCIDENT: events were deleted from the stream before a group had finished them, so someone "+
+			t.log.Error("INCIDENT: events were deleted from the stream before a group had finished them, so someone "+
 				"trimmed the stream by hand; `hongbao audit` names the grants; `hongbao replay NAME --to balance`, or `--to "+
 				"kafka`, with a new NAME delivers them from their receipts", zap.String("code", eventsLost),
 				zap.Int("shard", k.Index()), zap.String("group", g.Name), zap.Int64("events", g.Lost),

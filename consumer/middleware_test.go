@@ -3,11 +3,12 @@ package consumer
 import (
 	"context"
 	"fmt"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"os"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
 

@@ -249,9 +249,11 @@ func TestRunLeavesNoGoroutine(t *testing.T) {
 		}
 		return nil
 	}))
+	rdb, reads := b.client(t, b.addr), b.client(t, b.addr)
+	require.NoError(t, rdb.Ping(t.Context()).Err())
+	require.NoError(t, reads.Ping(t.Context()).Err())
 	cfg := b.config(t, "w", s)
-	require.NoError(t, cfg.Redis.Ping(t.Context()).Err())
-	require.NoError(t, cfg.Reads.Ping(t.Context()).Err())
+	cfg.Deployment = b.over(t, rdb, reads)
 	before := goleak.IgnoreCurrent()
 	c, err := New(cfg)
 	require.NoError(t, err)

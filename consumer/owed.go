@@ -106,7 +106,7 @@ func (t *Trimmer) endRemoved(ctx context.Context, k *store.Shard, at *trimming, 
 			if err != nil {
 				return nil, err
 			}
-			t.cfg.Log.Warn("a sink was removed: it gets no later event, also if it is added again", zap.String("sink", name),
+			t.log.Warn("a sink was removed: it gets no later event, also if it is added again", zap.String("sink", name),
 				zap.Int("shard", k.Index()), zap.Int64("last", last))
 		}
 		at.others = slices.DeleteFunc(at.others, func(s string) bool { return s == name })

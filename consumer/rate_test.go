@@ -126,7 +126,7 @@ func TestRateWhileItsHomeIsAway(t *testing.T) {
 	cfg.GrantsPerSecond = 80 // 20 for each of the four shards
 	client := b.client(t, b.addr)
 	client.AddHook(h)
-	cfg.Redis = client
+	cfg.Deployment = b.over(t, client, b.client(t, b.addr))
 	w := start(t, cfg)
 	b.idle(t, other)
 	require.Positive(t, h.failed.Load(), "the fault fired")

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
@@ -152,13 +153,27 @@ func clientOptions(addr string) *redis.Options {
 	return &redis.Options{Addr: addr, DisableIdentity: true, ReadTimeout: 3 * time.Second, DialTimeout: 3 * time.Second}
 }
 
+// over returns the deployment through other clients, as another process has it.
+func (b *bundle) over(t testing.TB, rdb, reads redis.UniversalClient) *deployment.Deployment {
+	t.Helper()
+	return at(t, store.Config{Redis: rdb, Reads: reads, Space: b.store.Space()})
+}
+
+// at returns a deployment with the id of all deployments in these tests.
+func at(t testing.TB, cfg store.Config) *deployment.Deployment {
+	t.Helper()
+	cfg.Deployment = "test"
+	st, err := store.New(cfg)
+	require.NoError(t, err)
+	return deployment.Of(st, zap.NewNop())
+}
+
 // config returns a Config with short polls and backoffs of 20 ms. The lease is long; tests that need a short lease set
 // it.
 func (b *bundle) config(t testing.TB, name string, h hongbao.Handler) Config {
 	t.Helper()
 	c := DefaultConfig()
-	c.Redis, c.Reads, c.Space = b.client(t, b.addr), b.client(t, b.addr), b.store.Space()
-	c.Group, c.Consumer, c.Handler, c.Log = group, name, h, zap.NewNop()
+	c.Deployment, c.Group, c.Consumer, c.Handler = b.over(t, b.client(t, b.addr), b.client(t, b.addr)), group, name, h
 	quick(&c)
 	return c
 }

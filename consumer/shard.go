@@ -45,7 +45,7 @@ type shard struct {
 
 func newShard(c *Consumer, i int) *shard {
 	return &shard{
-		c: c, cfg: &c.cfg, index: i, log: c.cfg.Log.With(zap.Int("shard", i)),
+		c: c, cfg: &c.cfg, index: i, log: c.log.With(zap.Int("shard", i)),
 		redis:    c.store.Shard(i),
 		perEntry: stream.MaxEntryGrants, reclaimLimit: c.cfg.MaxEntries,
 	}

@@ -26,7 +26,7 @@ func (*asleep) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return ne
 
 func (h *asleep) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		sleeps := slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Name() == "hmget" }) &&
+		sleeps := slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return slices.Contains(c.Args(), any("done_floor")) }) &&
 			h.fell.CompareAndSwap(false, true)
 		if sleeps {
 			h.others()
@@ -53,7 +53,7 @@ func TestSleptUntilItsEntriesWereTrimmed(t *testing.T) {
 	cfg := b.config(t, "w", s)
 	client := b.client(t, b.addr)
 	client.AddHook(h)
-	cfg.Redis = client
+	cfg.Deployment = b.over(t, client, b.client(t, b.addr))
 	w := start(t, cfg)
 	testkit.Eventually(t, soon, func() bool { return h.fell.Load() }, "the fault fired")
 	b.idle(t, 0)

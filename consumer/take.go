@@ -10,9 +10,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// prepare reads the shard's epoch if it is not known. It creates the consumer group once, and records what it owes.
+// prepare reads the shard's epoch if it is not known, and checks that this is the deployment's Redis. It creates the consumer group once, and records what it owes.
 func (s *shard) prepare(ctx context.Context) error {
 	if s.epoch == 0 {
+		if err := s.redis.Belongs(ctx); err != nil {
+			return err
+		}
 		head, err := s.redis.OpenHead(ctx)
 		if err != nil {
 			return err
@@ -21,7 +24,7 @@ func (s *shard) prepare(ctx context.Context) error {
 			return err
 		}
 		s.epoch, s.campaigns.version = head.Epoch, -1 // -1: Redis may have lost pauses, so read them
-		s.at, s.reads = s.redis.At(s.epoch), s.c.reads.Shard(s.index).At(s.epoch)
+		s.at = s.redis.At(s.epoch)
 	}
 	if s.hasGroup {
 		return nil
@@ -70,7 +73,7 @@ func (s *shard) read(ctx context.Context, block time.Duration) (items []item, er
 	var entries []store.RawEntry
 	a := &s.ahead
 	a.events = s.likely()
-	entries, a.progress, err = s.reads.ReadNewAhead(ctx, s.cfg.Group, s.cfg.Consumer, s.room(), block, a.events)
+	entries, a.progress, err = s.at.ReadNewAhead(ctx, s.cfg.Group, s.cfg.Consumer, s.room(), block, a.events)
 	if len(entries) == 0 {
 		s.lastSeq = 0
 	}

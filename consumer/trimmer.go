@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -23,14 +23,13 @@ import (
 // TrimmerConfig configures a Trimmer. Start from DefaultTrimmerConfig and set the fields that have no default;
 // NewTrimmer rejects a zero TrimmerConfig.
 type TrimmerConfig struct {
-	Redis redis.UniversalClient
-	Space hongbao.Space
+	// Deployment is where the events are. Its log gets the alarms.
+	Deployment *deployment.Deployment
 	// Groups are the consumer groups that must exist. While one is missing, nothing is trimmed.
 	Groups []string
 	// Debts has the events that each group owes to its sink. It is nil if nothing is recorded: then each group owes every
 	// event, and an event that was deleted before a group got it counts as lost.
 	Debts Debts
-	Log   *zap.Logger
 	// Wait between two rounds of the trimmer, which deletes finished events.
 	Every time.Duration `knob:"trimmer.every" default:"1s" want:"10ms to 1h"`
 	// How long Redis keeps a finished event.
@@ -44,7 +43,7 @@ type TrimmerConfig struct {
 	Letters time.Duration `knob:"trimmer.letters" default:"720h" want:"1h to 87600h"`
 }
 
-// DefaultTrimmerConfig returns a TrimmerConfig with all defaults. Redis, Space, Groups and Log have none.
+// DefaultTrimmerConfig returns a TrimmerConfig with all defaults. Deployment and Groups have none.
 func DefaultTrimmerConfig() TrimmerConfig { return knob.Defaults[TrimmerConfig]() }
 
 // Trimmer deletes stream entries that all groups have finished and whose retention is over, and then their done bits.
@@ -52,6 +51,7 @@ func DefaultTrimmerConfig() TrimmerConfig { return knob.Defaults[TrimmerConfig](
 // a shard, and two at once would do no harm.
 type Trimmer struct {
 	cfg      TrimmerConfig
+	log      *zap.Logger
 	store    *store.Store
 	at       []trimming // by shard
 	reported []string   // by shard: the last logged problem
@@ -92,11 +92,8 @@ const (
 // NewTrimmer returns a Trimmer, or an error that names every problem of the configuration.
 func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 	errs := knob.Check(&cfg)
-	if cfg.Redis == nil || cfg.Log == nil {
-		errs = append(errs, errors.New("Redis and Log are required"))
-	}
-	if err := store.CheckSpace(cfg.Space); err != nil {
-		errs = append(errs, err)
+	if cfg.Deployment == nil {
+		errs = append(errs, errors.New("Deployment is required"))
 	}
 	if len(cfg.Groups) == 0 {
 		errs = append(errs, errors.New("no groups: a stream without readers can't be trimmed safely"))
@@ -109,12 +106,9 @@ func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("trimmer: %w", errors.Join(errs...))
 	}
-	st, err := store.Of(cfg.Redis, cfg.Space)
-	if err != nil {
-		return nil, err
-	}
+	st := cfg.Deployment.Store()
 	n := st.Len()
-	return &Trimmer{cfg: cfg, store: st, at: make([]trimming, n), reported: make([]string, n), failing: make([]bool, n), name: rand.Text(),
+	return &Trimmer{cfg: cfg, log: cfg.Deployment.Log(), store: st, at: make([]trimming, n), reported: make([]string, n), failing: make([]bool, n), name: rand.Text(),
 		next: make([]time.Time, n)}, nil
 }
 
@@ -140,7 +134,7 @@ func (t *Trimmer) trimAll(ctx context.Context) {
 			err = t.Trim(ctx, shard)
 		}
 		if err != nil && ctx.Err() == nil && !t.failing[shard] {
-			t.cfg.Log.Warn("trim failed; trying again until it succeeds", zap.Int("shard", shard), zap.Error(err))
+			t.log.Warn("trim failed; trying again until it succeeds", zap.Int("shard", shard), zap.Error(err))
 		}
 		t.failing[shard] = err != nil
 	}
@@ -183,7 +177,7 @@ func (t *Trimmer) endLeads(ctx context.Context) error {
 			continue
 		}
 		if err := t.store.Shard(shard).EndLead(ctx, trimmerLead, t.name); err != nil {
-			t.cfg.Log.Info("the leads could not be released; they expire by themselves", zap.Error(err))
+			t.log.Info("the leads could not be released; they expire by themselves", zap.Error(err))
 			return nil
 		}
 	}
@@ -280,7 +274,7 @@ func (t *Trimmer) report(shard int, out *store.Trimmed) {
 		return
 	}
 	t.reported[shard] = trouble
-	log := t.cfg.Log.With(zap.Int("shard", shard))
+	log := t.log.With(zap.Int("shard", shard))
 	if len(out.Missing) > 0 {
 		log.Warn("declared groups do not exist, so nothing is trimmed: start their workers, or remove the groups from the "+
 			"configuration",
@@ -317,7 +311,7 @@ func (t *Trimmer) removeIdle(ctx context.Context, k *store.Shard, out *store.Tri
 			return err
 		}
 		if len(names) > 0 {
-			t.cfg.Log.Info("removed the consumers of workers that no longer exist", zap.Int("shard", k.Keys.Index()),
+			t.log.Info("removed the consumers of workers that no longer exist", zap.Int("shard", k.Keys.Index()),
 				zap.String("group", g.Name), zap.Strings("consumers", names))
 		}
 	}

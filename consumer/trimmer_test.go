@@ -16,6 +16,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -27,7 +28,7 @@ func (b *bundle) trimmer(t *testing.T, groups ...string) (*Trimmer, *observer.Ob
 	t.Helper()
 	core, logs := observer.New(zapcore.InfoLevel)
 	cfg := DefaultTrimmerConfig()
-	cfg.Redis, cfg.Space, cfg.Groups, cfg.Log = b.rdb, b.store.Space(), groups, zap.New(core)
+	cfg.Deployment, cfg.Groups = deployment.Of(b.over(t, b.rdb, nil).Store(), zap.New(core)), groups
 	cfg.Retention, cfg.Every = 0, 10*time.Millisecond
 	tr, err := NewTrimmer(cfg)
 	require.NoError(t, err)

@@ -20,7 +20,7 @@ func TestReadsFromTheOldPrimary(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	rdb := testkit.NewRedis(t, testkit.RedisOptions{}).Client(t)
-	st, err := store.Of(rdb, b.store.Space())
+	st, err := store.New(store.Config{Redis: rdb, Space: b.store.Space(), Deployment: "test"})
 	require.NoError(t, err)
 	require.NoError(t, st.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
 	old := &bundle{rdb: rdb, addr: rdb.Options().Addr, store: st, seqs: make([]int64, 1)}
@@ -38,8 +38,9 @@ func TestReadsFromTheOldPrimary(t *testing.T) {
 	s := newSink(nil)
 	cfg := b.config(t, "w", s)
 	cfg.MaxEntries = 1
-	cfg.Reads = redis.NewClient(options)
-	t.Cleanup(func() { _ = cfg.Reads.Close() })
+	reads := redis.NewClient(options)
+	t.Cleanup(func() { _ = reads.Close() })
+	cfg.Deployment = b.over(t, b.client(t, b.addr), reads)
 	w := start(t, cfg)
 	old.pending(t, 2)
 	testkit.Eventually(t, soon, func() bool { return w.logged("shard waits") > 0 || s.size() > 0 }, "a repeat waits")

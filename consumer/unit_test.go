@@ -6,11 +6,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 	"pgregory.net/rapid"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 func plainConfig(t *testing.T) Config {
@@ -18,8 +18,8 @@ func plainConfig(t *testing.T) Config {
 	c := DefaultConfig()
 	rdb := redis.NewClient(clientOptions("127.0.0.1:1")) // never connected to
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	c.Redis, c.Reads, c.Space, c.Group, c.Consumer = rdb, rdb, hongbao.Space{Prefix: "unit", Shards: 1}, group, "w"
-	c.Handler, c.Log = newSink(nil), zap.NewNop()
+	c.Deployment = at(t, store.Config{Redis: rdb, Space: hongbao.Space{Prefix: "unit", Shards: 1}})
+	c.Group, c.Consumer, c.Handler = group, "w", newSink(nil)
 	return c
 }
 
@@ -33,8 +33,8 @@ func TestConfigListsEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := New(Config{})
 	for _, name := range []string{
-		"Redis", "Reads", "key prefix", "Handler", "Log", "group", "consumer", "BatchGrants", "MaxEntries", "MaxAttempts",
-		"Block", "Poll", "Lease", "HandleTimeout", "Backoff",
+		"Deployment", "Handler", "group", "BatchGrants", "MaxEntries", "MaxAttempts", "Block", "Poll", "Lease",
+		"HandleTimeout", "Backoff",
 	} {
 		require.ErrorContains(t, err, name)
 	}
@@ -43,22 +43,24 @@ func TestConfigListsEveryProblem(t *testing.T) {
 func TestConfigBounds(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*Config){
-		"parking consumer":    func(c *Config) { c.Consumer = "_retry/1" },
-		"consumer space":      func(c *Config) { c.Consumer = "a b" },
-		"group":               func(c *Config) { c.Group = "a:b" },
-		"batch":               func(c *Config) { c.BatchGrants = 100_001 },
-		"entries":             func(c *Config) { c.MaxEntries = 10_001 },
-		"one attempt":         func(c *Config) { c.MaxAttempts = 1 },
-		"attempts":            func(c *Config) { c.MaxAttempts = 1_001 },
-		"block permanently":   func(c *Config) { c.Block = 0 },
-		"poll":                func(c *Config) { c.Poll = time.Hour },
-		"lease":               func(c *Config) { c.Lease = 99 * time.Millisecond },
-		"handle timeout":      func(c *Config) { c.HandleTimeout = 2 * time.Hour },
-		"drain":               func(c *Config) { c.DrainTimeout = -1 },
-		"backoff":             func(c *Config) { c.Backoff = 0 },
-		"max backoff":         func(c *Config) { c.MaxBackoff = c.Backoff - 1 },
-		"read timeout":        func(c *Config) { c.Block = 5 * time.Second },
-		"too few connections": func(c *Config) { c.Reads = withPool(t, 1); c.Space.Shards = 2 },
+		"parking consumer":  func(c *Config) { c.Consumer = "_retry/1" },
+		"consumer space":    func(c *Config) { c.Consumer = "a b" },
+		"group":             func(c *Config) { c.Group = "a:b" },
+		"batch":             func(c *Config) { c.BatchGrants = 100_001 },
+		"entries":           func(c *Config) { c.MaxEntries = 10_001 },
+		"one attempt":       func(c *Config) { c.MaxAttempts = 1 },
+		"attempts":          func(c *Config) { c.MaxAttempts = 1_001 },
+		"block permanently": func(c *Config) { c.Block = 0 },
+		"poll":              func(c *Config) { c.Poll = time.Hour },
+		"lease":             func(c *Config) { c.Lease = 99 * time.Millisecond },
+		"handle timeout":    func(c *Config) { c.HandleTimeout = 2 * time.Hour },
+		"drain":             func(c *Config) { c.DrainTimeout = -1 },
+		"backoff":           func(c *Config) { c.Backoff = 0 },
+		"max backoff":       func(c *Config) { c.MaxBackoff = c.Backoff - 1 },
+		"read timeout":      func(c *Config) { c.Block = 5 * time.Second },
+		"too few connections": func(c *Config) {
+			c.Deployment = at(t, store.Config{Redis: withPool(t, 1), Space: hongbao.Space{Prefix: "unit", Shards: 2}})
+		},
 	} {
 		cfg := plainConfig(t)
 		spoil(&cfg)
@@ -79,13 +81,13 @@ func withPool(t *testing.T, n int) *redis.Client {
 func TestTrimmerConfigListsEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := NewTrimmer(TrimmerConfig{Retention: -1, MaxEvents: -1})
-	for _, name := range []string{"Redis", "key prefix", "Log", "no groups", "Every", "Retention", "ForgetAfter",
+	for _, name := range []string{"Deployment", "no groups", "Every", "Retention", "ForgetAfter",
 		"MaxEvents"} {
 		require.ErrorContains(t, err, name)
 	}
 	cfg := DefaultTrimmerConfig()
 	plain := plainConfig(t)
-	cfg.Redis, cfg.Space, cfg.Log, cfg.Groups = plain.Redis, plain.Space, plain.Log, []string{group, "no group"}
+	cfg.Deployment, cfg.Groups = plain.Deployment, []string{group, "no group"}
 	_, err = NewTrimmer(cfg)
 	require.ErrorContains(t, err, "no group")
 	cfg.Groups = []string{group, "kafka"}

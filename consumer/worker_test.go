@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -27,7 +28,7 @@ type worker struct {
 func start(t testing.TB, cfg Config) *worker {
 	t.Helper()
 	core, logs := observer.New(zapcore.InfoLevel)
-	cfg.Log = zap.New(core)
+	cfg.Deployment = deployment.Of(cfg.Deployment.Store(), zap.New(core))
 	c, err := New(cfg)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())

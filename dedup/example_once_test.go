@@ -19,7 +19,7 @@ func ExampleOnce() {
 	d := example.New()
 	defer d.Close()
 	once, err := dedup.NewOnce(dedup.OnceConfig{
-		Redis: d.Redis, Space: d.Space, Name: "sms",
+		Deployment: d.Deployment, Name: "sms",
 		Lease: 100 * time.Millisecond, // short for this example: a lease must be longer than any push
 		Keep:  30 * 24 * time.Hour,
 	})

@@ -7,17 +7,16 @@ import (
 	"hash/fnv"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // OnceConfig configures Once.
 type OnceConfig struct {
-	Redis redis.UniversalClient
-	Space hongbao.Space
+	// Deployment is where the ids are remembered.
+	Deployment *deployment.Deployment
 	// Name is a namespace for the message ids, such as "sms".
 	Name string
 	// Lease is how long a push may take, by the Redis clock.
@@ -55,9 +54,8 @@ const (
 // NewOnce returns a Once, or an error for a wrong configuration.
 func NewOnce(cfg OnceConfig) (*Once, error) {
 	var errs []error
-	st, err := store.Of(cfg.Redis, cfg.Space)
-	if err != nil {
-		errs = append(errs, err)
+	if cfg.Deployment == nil {
+		errs = append(errs, errors.New("Deployment is required"))
 	}
 	if err := hongbao.CheckCampaignID(cfg.Name); err != nil {
 		errs = append(errs, fmt.Errorf("name %q: %w", cfg.Name, err))
@@ -69,7 +67,7 @@ func NewOnce(cfg OnceConfig) (*Once, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("dedup: push once: %w", errors.Join(errs...))
 	}
-	return &Once{cfg: cfg, store: st}, nil
+	return &Once{cfg: cfg, store: cfg.Deployment.Store()}, nil
 }
 
 // Claim asks for the right to push message id. token identifies this attempt and must be unique: within the lease, a

@@ -12,9 +12,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -218,7 +220,8 @@ func TestPushAfterItsLease(t *testing.T) {
 		pushes.Add(1)
 		require.NoError(t, other.Complete(t.Context(), "m1", "b"))
 	}})
-	o, err := dedup.NewOnce(dedup.OnceConfig{Redis: slow, Space: b.store.Space(), Name: "sms", Lease: lease, Keep: time.Hour})
+	o, err := dedup.NewOnce(dedup.OnceConfig{Deployment: deployment.Of(b.store.Over(slow), zap.NewNop()), Name: "sms",
+		Lease: lease, Keep: time.Hour})
 	require.NoError(t, err)
 	state, err := o.Push(t.Context(), "m1", "a", func(context.Context) error { pushes.Add(1); return nil })
 	require.EqualValues(t, 1, pushes.Load(), "pushed although the lease was over")
@@ -317,7 +320,7 @@ func TestOnceForeignKey(t *testing.T) {
 func TestNewOnceNamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := dedup.NewOnce(dedup.OnceConfig{Name: "*", Lease: time.Hour, Keep: time.Minute})
-	for _, part := range []string{"redis is required", "key prefix", "name", "retention"} {
+	for _, part := range []string{"Deployment is required", "name", "retention"} {
 		require.ErrorContains(t, err, part)
 	}
 }

@@ -6,8 +6,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -28,7 +30,7 @@ func setup(t *testing.T) *bundle {
 
 func (b *bundle) once(t *testing.T, lease, keep time.Duration) *dedup.Once {
 	t.Helper()
-	o, err := dedup.NewOnce(dedup.OnceConfig{Redis: b.rdb, Space: b.store.Space(), Name: "sms", Lease: lease, Keep: keep})
+	o, err := dedup.NewOnce(dedup.OnceConfig{Deployment: deployment.Of(b.store.Over(b.rdb), zap.NewNop()), Name: "sms", Lease: lease, Keep: keep})
 	require.NoError(t, err)
 	return o
 }

@@ -36,7 +36,7 @@ func TestCodes(t *testing.T) {
 	b := setup(t)
 	b.coupons(t, 1000, 3)
 	proxy, rdb := b.through(t, -1)
-	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	p := b.producer(t, func(c *producer.Config) { c.Deployment = b.over(rdb) })
 	var wg sync.WaitGroup
 	var refused atomic.Int64
 	for w := range 16 {
@@ -127,7 +127,7 @@ func TestCodesConnectionLost(t *testing.T) {
 	b := setup(t)
 	b.coupons(t, 10, 1)
 	proxy, rdb := b.through(t, -1)
-	p := b.producer(t, func(c *producer.Config) { c.Redis, c.CallTimeout = rdb, hopeless })
+	p := b.producer(t, func(c *producer.Config) { c.Deployment, c.CallTimeout = b.over(rdb), hopeless })
 	proxy.SwallowAnswers(1000, isCodes)
 	_, err := p.Grab(t.Context(), grab("u1", "r1"))
 	require.True(t, hongbao.IsOutage(err), "%v", err)
@@ -146,7 +146,7 @@ func TestNoCodes(t *testing.T) {
 	b := setup(t)
 	b.load(t, spec("rain", 10))
 	proxy, rdb := b.through(t, -1)
-	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	p := b.producer(t, func(c *producer.Config) { c.Deployment = b.over(rdb) })
 	proxy.SwallowAnswers(1000, isCodes)
 	for i := range 10 {
 		a, err := p.Grab(t.Context(), grab(fmt.Sprint("u", i), "r1"))

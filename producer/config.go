@@ -5,28 +5,16 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-	"go.uber.org/zap"
-
-	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/base/knob"
-	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Config configures a Producer. Start from DefaultConfig and set Redis, Space and Deployment; New rejects a zero
-// Config.
+// Config configures a Producer. Start from DefaultConfig and set Deployment; New rejects a zero Config.
 type Config struct {
-	// Redis is a *redis.Client or *redis.ClusterClient with ContextTimeoutEnabled, and without ReadOnly,
-	// RouteByLatency and RouteRandomly. New rejects other clients.
-	Redis redis.UniversalClient
-	Space hongbao.Space
-	// Deployment is the id of the deployment. The Producer rejects a Redis that belongs to another deployment or has
-	// another number of shards.
-	Deployment string
-	// Log gets the alarms about Redis: lost data, a stopped append-only file, or an eviction policy other than
-	// noeviction. Each server is checked once a second. With a nil Log nobody is alarmed, but the Producer still
-	// reports to Redis which events it has seen.
-	Log *zap.Logger
+	// Deployment is where the grabs are decided. Its log gets the alarms about Redis: lost data, a stopped append-only
+	// file, or an eviction policy other than noeviction. Each server is checked once a second. The Producer rejects a Redis
+	// that belongs to another deployment or has another number of shards.
+	Deployment *deployment.Deployment
 	// Called, if not nil, gets each call to Redis after its end and before its grabs are answered. It is meant for
 	// metrics, so it must be fast. It is called concurrently.
 	Called func(Call) `json:"-"`
@@ -63,18 +51,13 @@ type Call struct {
 	Err error
 }
 
-// DefaultConfig returns a Config with all defaults. Redis, Space, Deployment, Log and Called have none.
+// DefaultConfig returns a Config with all defaults. Deployment and Called have none.
 func DefaultConfig() Config { return knob.Defaults[Config]() }
 
 func (c *Config) check() error {
 	errs := knob.Check(c)
-	if err := store.CheckSpace(c.Space); err != nil {
-		errs = append(errs, err)
-	}
-	if c.Redis == nil || c.Deployment == "" {
-		errs = append(errs, errors.New("Redis and Deployment are required"))
-	} else {
-		errs = append(errs, checkClient(c.Redis)...)
+	if c.Deployment == nil {
+		errs = append(errs, errors.New("Deployment is required"))
 	}
 	if len(errs) > 0 {
 		return fmt.Errorf("producer: %w", errors.Join(errs...))

@@ -40,7 +40,7 @@ func TestReplicaClassAfterAnOpening(t *testing.T) {
 	b.bothFollow(t)
 	impatient := b.server.Client(t, func(o *redis.Options) { o.ReadTimeout = time.Second })
 	p := b.producer(t, func(c *producer.Config) {
-		c.Redis, c.CallTimeout, c.DurabilityTimeout = impatient, 5*time.Second, 4*time.Second
+		c.Deployment, c.CallTimeout, c.DurabilityTimeout = b.over(impatient), 5*time.Second, 4*time.Second
 	})
 	_, err := p.Grab(t.Context(), grab("u0", "r0"))
 	require.NoError(t, err)
@@ -84,7 +84,7 @@ func TestReplicaClassOfASlowReplica(t *testing.T) {
 	link.Delay(200 * time.Millisecond)
 	patient := b.server.Client(t, func(o *redis.Options) { o.ReadTimeout = time.Minute })
 	p := b.producer(t, func(c *producer.Config) {
-		c.Redis, c.CallTimeout, c.DurabilityTimeout = patient, time.Minute, 15*time.Second
+		c.Deployment, c.CallTimeout, c.DurabilityTimeout = b.over(patient), time.Minute, 15*time.Second
 	})
 	for i := range 5 {
 		_, err := p.Grab(t.Context(), grab(fmt.Sprint("u", i), "r"))
@@ -232,7 +232,7 @@ func TestDurabilityOutOfReach(t *testing.T) {
 	testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
 	rdb, hook := b.server.Client(t), &noDial{}
 	rdb.AddHook(hook)
-	p := b.producer(t, func(c *producer.Config) { c.Redis, c.CallTimeout = rdb, hopeless })
+	p := b.producer(t, func(c *producer.Config) { c.Deployment, c.CallTimeout = b.over(rdb), hopeless })
 	testkit.EventuallyOK(t, 20*time.Second, func() error {
 		_, err := p.Grab(t.Context(), grab("u0", "r0"))
 		return err
@@ -290,7 +290,7 @@ func TestReplicaClassOverAFailover(t *testing.T) {
 		require.NoError(t, b.server.Kill())
 	}}
 	rdb.AddHook(hook)
-	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	p := b.producer(t, func(c *producer.Config) { c.Deployment = b.over(rdb) })
 	testkit.EventuallyOK(t, 20*time.Second, func() error {
 		_, err := p.Grab(t.Context(), grab("u0", "r0"))
 		return err

@@ -16,7 +16,7 @@ func Example_grab() {
 	defer d.Close()
 
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = d.Redis, d.Space, d.ID
+	cfg.Deployment = d.Deployment
 	p, err := producer.New(cfg) // use one for the whole program: it batches the grabs of all goroutines
 	check(err)
 

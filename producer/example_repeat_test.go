@@ -16,7 +16,7 @@ func Example_repeat() {
 	d := example.Rain("spring-rain", 1, 50) // an open campaign: 1 packet with 50 fen
 	defer d.Close()
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = d.Redis, d.Space, d.ID
+	cfg.Deployment = d.Deployment
 	p, err := producer.New(cfg)
 	check(err)
 

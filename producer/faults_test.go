@@ -39,7 +39,7 @@ func TestSwallowedAnswers(t *testing.T) {
 			c.Limits = []hongbao.Limit{{By: "user", Per: hongbao.PerCampaign, Max: 5}}
 			b.load(t, c)
 			proxy, rdb := b.through(t, retries)
-			p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+			p := b.producer(t, func(c *producer.Config) { c.Deployment = b.over(rdb) })
 			var mu sync.Mutex
 			receipts := map[string]hongbao.Receipt{}
 			var wg sync.WaitGroup
@@ -134,7 +134,7 @@ func TestUnknownStaysUnknown(t *testing.T) {
 					return &downConn{conn, &down}, err
 				}
 			})
-			p := b.producer(t, func(c *producer.Config) { c.Redis, c.CallTimeout = rdb, hopeless })
+			p := b.producer(t, func(c *producer.Config) { c.Deployment, c.CallTimeout = b.over(rdb), hopeless })
 			_, err := p.Grab(t.Context(), grab("u0", "r0"))
 			require.NoError(t, err)
 			proxy.SwallowAnswers(1, func(request []byte) bool {
@@ -201,7 +201,7 @@ func TestUnknownThenBroken(t *testing.T) {
 			b.admin.Set(context.Background(), b.k.Keys.Receipts("rain"), "planted", 0)
 		}
 	}))
-	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	p := b.producer(t, func(c *producer.Config) { c.Deployment = b.over(rdb) })
 	_, err := p.Grab(t.Context(), grab("u0", "r0"))
 	require.NoError(t, err)
 	proxy.SwallowAnswers(1, isScript)
@@ -218,7 +218,7 @@ func TestContextEnds(t *testing.T) {
 	b := setup(t)
 	b.load(t, spec("rain", 10))
 	proxy, rdb := b.through(t, -1)
-	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	p := b.producer(t, func(c *producer.Config) { c.Deployment = b.over(rdb) })
 	_, err := p.Grab(t.Context(), grab("u0", "r0"))
 	require.NoError(t, err)
 	proxy.Delay(time.Minute)
@@ -248,7 +248,7 @@ func TestGrabUsedAgain(t *testing.T) {
 	proxy, rdb := b.through(t, -1)
 	var producers []*producer.Producer // in a single producer the second grab would wait for the first call
 	for _, user := range []string{"u0", "v0"} {
-		p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+		p := b.producer(t, func(c *producer.Config) { c.Deployment = b.over(rdb) })
 		_, err := p.Grab(t.Context(), grab(user, "r0"))
 		require.NoError(t, err)
 		producers = append(producers, p)
@@ -285,7 +285,7 @@ func TestBrokenIsNotRepeated(t *testing.T) {
 	b.load(t, spec("rain", 10))
 	scripts, rdb := b.counting(t, "evalsha")
 	scripts.with = b.k.Keys.Stock("rain")
-	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	p := b.producer(t, func(c *producer.Config) { c.Deployment = b.over(rdb) })
 	_, err := p.Grab(t.Context(), grab("u0", "r0"))
 	require.NoError(t, err)
 	before := scripts.n.Load()
@@ -307,14 +307,14 @@ func TestFirstLookIsRepeated(t *testing.T) {
 	isLook := func(request []byte) bool { return bytes.Contains(request, []byte("user_campaign")) }
 	proxy, rdb := b.through(t, -1)
 	proxy.SwallowAnswers(2, isLook)
-	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	p := b.producer(t, func(c *producer.Config) { c.Deployment = b.over(rdb) })
 	a, err := p.Grab(t.Context(), grab("u1", "r1"))
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 	require.Equal(t, 2, proxy.Fired().Swallowed)
 
 	proxy.SwallowAnswers(1_000, isLook)
-	p = b.producer(t, func(c *producer.Config) { c.Redis, c.CallTimeout = rdb, hopeless })
+	p = b.producer(t, func(c *producer.Config) { c.Deployment, c.CallTimeout = b.over(rdb), hopeless })
 	_, err = p.Grab(t.Context(), grab("u2", "r2"))
 	require.True(t, hongbao.IsOutage(err), "%v", err)
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
@@ -50,7 +51,7 @@ func TestFirstLooksAreShared(t *testing.T) {
 	rdb.AddHook(infos)
 	rdb.AddHook(configs)
 	began := time.Now()
-	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	p := b.producer(t, func(c *producer.Config) { c.Deployment = b.over(rdb) })
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 300}, rush(t, p, 300))
 	found, err := producer.LookUp(p, "rain") // by a grab that began before the campaign was known
 	require.NoError(t, err)
@@ -67,7 +68,7 @@ func TestUnknownCampaignIsRemembered(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	looks, rdb := b.counting(t, "hmget"+b.k.Keys.Campaign("rain"))
-	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	p := b.producer(t, func(c *producer.Config) { c.Deployment = b.over(rdb) })
 	began := time.Now()
 	for range 5 {
 		require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeUnknownCampaign: 200}, rush(t, p, 200))
@@ -101,25 +102,44 @@ func TestIdleLanesGo(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 }
 
-// The producer is connected to a Redis of another deployment, or has a wrong number of shards. Grabs must fail,
-// because unknown_campaign would be a final refusal.
+// The producer is connected to a Redis of another deployment, or has a wrong number of shards or a wrong key prefix.
+// Grabs must fail as Broken, because unknown_campaign would be a final refusal, and nobody would look for the cause of
+// frozen.
 func TestForeignRedisIsNoUnknownCampaign(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.load(t, spec("rain", 10))
-	elsewhere := hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1}
-	for what, change := range map[string]func(*producer.Config){
-		"shards":     func(c *producer.Config) { c.Space.Shards = 2 },
-		"deployment": func(c *producer.Config) { c.Deployment = "another" },
+	space := b.store.Space()
+	for what, cfg := range map[string]store.Config{
+		"its shards is":     {Deployment: "test", Space: hongbao.Space{Prefix: space.Prefix, Shards: 2}},
+		"its deployment is": {Deployment: "another", Space: space},
+		"no deployment":     {Deployment: "test", Space: hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1}},
 	} {
-		_, err := b.producer(t, change).Grab(t.Context(), grab("u1", "r1"))
+		cfg.Redis = b.admin
+		st, err := store.New(cfg)
+		require.NoError(t, err)
+		p := b.producer(t, func(c *producer.Config) { c.Deployment = deployment.Of(st, zap.NewNop()) })
+		_, err = p.Grab(t.Context(), grab("u1", "r1"))
 		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%s: %v", what, err)
-		require.ErrorContains(t, err, "its "+what+" is")
+		require.ErrorContains(t, err, what)
 	}
-	a, err := b.producer(t, func(c *producer.Config) { c.Space = elsewhere }).Grab(t.Context(), grab("u1", "r1"))
-	require.NoError(t, err)
-	require.Equal(t, hongbao.OutcomeFrozen, a.Outcome, "another prefix")
 	require.Empty(t, b.entries(t))
+}
+
+// Redis loses a deployment that the producer has found there before. Grabs get frozen: the deployment was right.
+func TestLostDeploymentIsFrozen(t *testing.T) {
+	t.Parallel()
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
+	b.load(t, spec("rain", 10))
+	p := b.producer(t, func(c *producer.Config) { c.UndecidedTimeout = 0 })
+	_, err := p.Grab(t.Context(), grab("u1", "r1"))
+	require.NoError(t, err)
+	require.NoError(t, b.admin.FlushAll(t.Context()).Err())
+	for _, id := range []string{"rain", "hail"} {
+		a, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: id, User: "u2", RequestID: "r2"})
+		require.NoError(t, err)
+		require.Equal(t, hongbao.OutcomeFrozen, a.Outcome, id)
+	}
 }
 
 // A campaign that was just open vanishes from Redis. The producer raises an alarm and answers frozen, not a final
@@ -128,7 +148,7 @@ func TestVanishedCampaignIsFrozen(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	core, logs := observer.New(zap.WarnLevel)
-	p := b.producer(t, func(c *producer.Config) { c.Log, c.UndecidedTimeout = zap.New(core), 0 })
+	p := b.producer(t, func(c *producer.Config) { c.Deployment, c.UndecidedTimeout = deployment.Of(b.store, zap.New(core)), 0 })
 	ask := func(user string) hongbao.Outcome {
 		a, err := p.Grab(t.Context(), grab(user, ""))
 		require.NoError(t, err)
@@ -157,7 +177,9 @@ func TestFlushUnderAProducer(t *testing.T) {
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
 	core, logs := observer.New(zap.WarnLevel)
 	looks, rdb := b.counting(t, "infoserver")
-	p := b.producer(t, func(c *producer.Config) { c.Redis, c.Log, c.UndecidedTimeout = rdb, zap.New(core), 0 })
+	p := b.producer(t, func(c *producer.Config) {
+		c.Deployment, c.UndecidedTimeout = deployment.Of(b.store.Over(rdb), zap.New(core)), 0
+	})
 	b.load(t, spec("rain", 10))
 	_, err := p.Grab(t.Context(), grab("u1", ""))
 	require.NoError(t, err)
@@ -195,30 +217,6 @@ func TestOnlyFactsOfLimitsAreJudged(t *testing.T) {
 	}
 }
 
-// New rejects a client whose options would break the producer's guarantees, and the error names each such option.
-func TestClientOptions(t *testing.T) {
-	t.Parallel()
-	refused := func(rdb redis.UniversalClient) error {
-		t.Helper()
-		t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-		cfg := producer.DefaultConfig()
-		cfg.Redis, cfg.Space, cfg.Deployment = rdb, hongbao.Space{Prefix: "hb", Shards: 1}, "test"
-		_, err := producer.New(cfg)
-		return err
-	}
-	require.NoError(t, refused(redis.NewClient(&redis.Options{ContextTimeoutEnabled: true})))
-	require.ErrorContains(t, refused(redis.NewClient(&redis.Options{})), "ContextTimeoutEnabled")
-	require.NoError(t, refused(redis.NewClusterClient(&redis.ClusterOptions{ContextTimeoutEnabled: true})))
-	err := refused(redis.NewClusterClient(&redis.ClusterOptions{RouteByLatency: true}))
-	// RouteByLatency implies ReadOnly.
-	for _, option := range []string{"ContextTimeoutEnabled", "ReadOnly", "RouteByLatency"} {
-		require.ErrorContains(t, err, option)
-	}
-	require.ErrorContains(t, refused(redis.NewClusterClient(&redis.ClusterOptions{ContextTimeoutEnabled: true,
-		RouteRandomly: true})), "RouteRandomly")
-	require.ErrorContains(t, refused(redis.NewRing(&redis.RingOptions{})), "Ring")
-}
-
 // The producer forgets servers that it has not inspected for a while. A cluster client creates new node clients with
 // each change of the topology.
 func TestServersAreForgotten(t *testing.T) {
@@ -226,7 +224,9 @@ func TestServersAreForgotten(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, hongbao.Space{Prefix: "hb", Shards: 1}, "test"
+	st, err := store.New(store.Config{Redis: rdb, Space: hongbao.Space{Prefix: "hb", Shards: 1}, Deployment: "test"})
+	require.NoError(t, err)
+	cfg.Deployment = deployment.Of(st, zap.NewNop())
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })

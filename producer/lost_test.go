@@ -122,7 +122,7 @@ func TestEmptiedRedisIsFrozen(t *testing.T) {
 			_, rdb := b.through(t, retries)
 			p := b.producer(t, func(c *producer.Config) {
 				impatient(c)
-				c.Redis, c.CallTimeout = rdb, time.Second
+				c.Deployment, c.CallTimeout = b.over(rdb), time.Second
 			})
 			a, err := p.Grab(t.Context(), grab("u1", "r1"))
 			require.NoError(t, err)
@@ -192,7 +192,7 @@ func TestGrabWaitsUntilTheShardIsOpen(t *testing.T) {
 	const callers = 40
 	looks, rdb := b.counting(t, "hmget"+b.k.Keys.Campaign("rain"))
 	fresh := b.producer(t, func(c *producer.Config) {
-		c.Redis, c.UndecidedTimeout, c.QueueTimeout = rdb, 20*time.Second, 100*time.Millisecond // the freeze lasts longer
+		c.Deployment, c.UndecidedTimeout, c.QueueTimeout = b.over(rdb), 20*time.Second, 100*time.Millisecond // the freeze lasts longer
 	})
 	answers := make(chan hongbao.Answer, callers+1)
 	var open atomic.Bool

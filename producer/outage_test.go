@@ -45,7 +45,9 @@ func TestGrabsEndWhileRedisIsSilent(t *testing.T) {
 	b.load(t, spec("rain", 2000))
 	calls, rdb := b.counting(t, "evalsha")
 	calls.with = b.k.Keys.Stock("rain")
-	p := b.producer(t, func(c *producer.Config) { c.Redis, c.CallTimeout, c.QueueTimeout = rdb, callTime, queueTime })
+	p := b.producer(t, func(c *producer.Config) {
+		c.Deployment, c.CallTimeout, c.QueueTimeout = b.over(rdb), callTime, queueTime
+	})
 	_, err := p.Grab(t.Context(), grab("u", "r"))
 	require.NoError(t, err)
 	require.NoError(t, b.server.Stop())
@@ -92,7 +94,8 @@ func TestGrabsEndWhileRedisIsFull(t *testing.T) {
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
 	b.load(t, spec("rain", 100))
 	proxy, behind := b.through(t, 3)
-	p := b.producer(t, func(c *producer.Config) { c.Redis = b.server.Client(t, func(o *redis.Options) { o.MaxRetries = 3 }) })
+	rdb := b.server.Client(t, func(o *redis.Options) { o.MaxRetries = 3 })
+	p := b.producer(t, func(c *producer.Config) { c.Deployment = b.over(rdb) })
 	won, err := p.Grab(t.Context(), grab("winner", "r"))
 	require.NoError(t, err)
 	require.NoError(t, b.admin.ConfigSet(t.Context(), "maxmemory", "1mb").Err())
@@ -100,7 +103,7 @@ func TestGrabsEndWhileRedisIsFull(t *testing.T) {
 	// While the first call is in flight, the next three grabs queue for one call: only one of them needs memory.
 	calls := make(chan producer.Call, 100)
 	slow := b.producer(t, func(c *producer.Config) {
-		c.Redis, c.Called = behind, func(call producer.Call) { calls <- call }
+		c.Deployment, c.Called = b.over(behind), func(call producer.Call) { calls <- call }
 	})
 	_, err = slow.Grab(t.Context(), grab("first", "r"))
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
@@ -169,7 +172,7 @@ func TestUnknownStaysUnknownWhileFrozen(t *testing.T) {
 				}
 			}))
 			p := b.producer(t, func(c *producer.Config) {
-				c.Redis, c.UndecidedTimeout, c.QueueTimeout, c.CallTimeout = rdb, patience, 10*time.Second, hopeless
+				c.Deployment, c.UndecidedTimeout, c.QueueTimeout, c.CallTimeout = b.over(rdb), patience, 10*time.Second, hopeless
 				c.Called = func(call producer.Call) {
 					if frozen.Load() && patience > 0 && down.CompareAndSwap(false, true) {
 						_ = proxy.Close()
@@ -197,7 +200,7 @@ func TestUndecidedGrabsEndInTime(t *testing.T) {
 	b.load(t, spec("rain", 10))
 	proxy, rdb := b.through(t, -1)
 	p := b.producer(t, func(c *producer.Config) {
-		c.Redis, c.QueueTimeout, c.UndecidedTimeout, c.MaxBacklog = rdb, queueTime, undecidedTime, 1
+		c.Deployment, c.QueueTimeout, c.UndecidedTimeout, c.MaxBacklog = b.over(rdb), queueTime, undecidedTime, 1
 	})
 	for i := range 2 {
 		_, err := p.Grab(t.Context(), grab(fmt.Sprint("u", i), "r"))

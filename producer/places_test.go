@@ -194,7 +194,7 @@ func TestShardDown(t *testing.T) {
 	way := &noWay{counted: counted{what: meta[:len(meta)-len("meta")]}}
 	rdb := b.server.Client(t)
 	rdb.AddHook(way)
-	p := b.producer(t, func(c *producer.Config) { c.Redis, c.CallTimeout = rdb, hopeless })
+	p := b.producer(t, func(c *producer.Config) { c.Deployment, c.CallTimeout = b.over(rdb), hopeless })
 	number := 0
 	try := func(place int) (hongbao.Answer, error) {
 		return p.Grab(t.Context(), grab(userWithHome(3, place, &number), "r"))
@@ -318,7 +318,7 @@ func TestEmptyPlacesAreRemembered(t *testing.T) {
 	b := wide(t, 4)
 	b.load(t, over(4, 4, 1))
 	rdb := b.server.Client(t)
-	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	p := b.producer(t, func(c *producer.Config) { c.Deployment = b.over(rdb) })
 	for i := range 5 {
 		_, err := p.Grab(t.Context(), grab(fmt.Sprint("u", i), "r"))
 		require.NoError(t, err)

@@ -43,19 +43,13 @@ func New(cfg Config) (*Producer, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	st, err := store.Of(cfg.Redis, cfg.Space)
-	if err != nil {
-		return nil, err
-	}
+	st := cfg.Deployment.Store()
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Producer{
-		cfg: cfg, store: st, ctx: ctx, cancel: cancel, log: cfg.Log,
+		cfg: cfg, store: st, ctx: ctx, cancel: cancel, log: cfg.Deployment.Log(),
 		unknown: map[string]time.Time{}, servers: map[redis.UniversalClient]inspected{},
 	}
 	p.campaigns.Store(&map[string]*campaign{})
-	if p.log == nil {
-		p.log = zap.NewNop()
-	}
 	st.Enter()
 	return p, nil
 }

@@ -19,7 +19,7 @@ import (
 func TestNewNamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := producer.New(producer.Config{UndecidedTimeout: time.Hour})
-	for _, part := range []string{"Redis and Deployment", "key prefix", "MaxBacklog", "InFlight", "MaxWaiting",
+	for _, part := range []string{"Deployment is required", "MaxBacklog", "InFlight", "MaxWaiting",
 		"CallTimeout", "UndecidedTimeout", "DurabilityTimeout"} {
 		require.ErrorContains(t, err, part)
 	}
@@ -214,7 +214,7 @@ func TestCampaignReplaced(t *testing.T) {
 	b := setup(t)
 	b.load(t, spec("rain", 1000))
 	proxy, rdb := b.through(t, -1)
-	p := b.producer(t, func(c *producer.Config) { c.Redis, c.InFlight = rdb, 1 })
+	p := b.producer(t, func(c *producer.Config) { c.Deployment, c.InFlight = b.over(rdb), 1 })
 	a, err := p.Grab(t.Context(), grab("u0", "r0"))
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
@@ -254,7 +254,7 @@ func TestMaxWaiting(t *testing.T) {
 	b := setup(t)
 	b.load(t, spec("rain", 100))
 	proxy, rdb := b.through(t, -1)
-	p := b.producer(t, func(c *producer.Config) { c.Redis, c.InFlight, c.MaxWaiting = rdb, 1, 2 })
+	p := b.producer(t, func(c *producer.Config) { c.Deployment, c.InFlight, c.MaxWaiting = b.over(rdb), 1, 2 })
 	_, err := p.Grab(t.Context(), grab("u0", ""))
 	require.NoError(t, err)
 	proxy.Delay(time.Second)
@@ -289,7 +289,7 @@ func TestClose(t *testing.T) { //nolint:paralleltest // see above
 	b.load(t, spec("rain", 1000))
 	proxy, rdb := b.through(t, -1)
 	require.NoError(t, rdb.Ping(t.Context()).Err())
-	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	p := b.producer(t, func(c *producer.Config) { c.Deployment = b.over(rdb) })
 	_, err := p.Grab(t.Context(), grab("u0", ""))
 	require.NoError(t, err)
 	before := goleak.IgnoreCurrent()
@@ -325,7 +325,7 @@ func TestCloseCutsShort(t *testing.T) {
 	b.load(t, spec("rain", 10))
 	proxy, rdb := b.through(t, -1)
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, b.store.Space(), "test"
+	cfg.Deployment = b.over(rdb)
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	_, err = p.Grab(t.Context(), grab("u0", ""))
@@ -356,7 +356,7 @@ func TestLimitOfADayIsOneCall(t *testing.T) {
 	c.Limits = append(c.Limits, hongbao.Limit{By: "device", Per: hongbao.PerDay, Max: 1})
 	b.load(t, c)
 	scripts, rdb := b.counting(t, "evalsha")
-	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	p := b.producer(t, func(c *producer.Config) { c.Deployment = b.over(rdb) })
 	for i := range int64(4) {
 		a, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: "rain", User: fmt.Sprint("u", i),
 			Facts: map[string]string{"device": fmt.Sprint("d", i)}})

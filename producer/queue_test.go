@@ -44,7 +44,7 @@ func TestFactsAreTheCallersAgain(t *testing.T) {
 			return new(net.Dialer).DialContext(ctx, network, addr)
 		}
 	})
-	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	p := b.producer(t, func(c *producer.Config) { c.Deployment = b.over(rdb) })
 	facts := map[string]string{"device": "d0"}
 	_, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: "rain", User: "u0", Facts: facts})
 	require.NoError(t, err)
@@ -71,7 +71,7 @@ func TestMissingCodeFailsItsOwnAnswer(t *testing.T) {
 	b := setup(t)
 	b.coupons(t, 100, 1)
 	proxy, rdb := b.through(t, -1)
-	p := b.producer(t, func(c *producer.Config) { c.Redis, c.InFlight = rdb, 1 })
+	p := b.producer(t, func(c *producer.Config) { c.Deployment, c.InFlight = b.over(rdb), 1 })
 	_, err := p.Grab(t.Context(), grab("u0", "r"))
 	require.NoError(t, err)
 	require.NoError(t, b.admin.HDel(t.Context(), b.k.Keys.Codes("rain"), "20").Err())
@@ -106,7 +106,7 @@ func TestCallersLeaveTheQueue(t *testing.T) {
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
 	b.load(t, spec("rain", 1000))
 	scripts, rdb := b.counting(t, "evalsha")
-	p := b.producer(t, func(c *producer.Config) { c.Redis, c.InFlight, c.MaxWaiting = rdb, 1, 50 })
+	p := b.producer(t, func(c *producer.Config) { c.Deployment, c.InFlight, c.MaxWaiting = b.over(rdb), 1, 50 })
 	_, err := p.Grab(t.Context(), grab("u0", "r"))
 	require.NoError(t, err)
 	require.NoError(t, b.server.Stop())
@@ -146,7 +146,7 @@ func TestCallsOfManyPacketsAreSmall(t *testing.T) {
 	c.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 100}}
 	b.load(t, c)
 	proxy, rdb := b.through(t, -1)
-	p := b.producer(t, func(c *producer.Config) { c.Redis, c.InFlight = rdb, 1 })
+	p := b.producer(t, func(c *producer.Config) { c.Deployment, c.InFlight = b.over(rdb), 1 })
 	_, err := p.Grab(t.Context(), grab("u0", "r"))
 	require.NoError(t, err)
 	proxy.Delay(50 * time.Millisecond)
@@ -184,7 +184,7 @@ func busyShard(t *testing.T, inFlight int) {
 	b.load(t, spec("rain", 1000))
 	scripts, rdb := b.counting(t, "evalsha")
 	p := b.producer(t, func(c *producer.Config) {
-		c.Redis, c.MaxBacklog, c.UndecidedTimeout, c.InFlight = rdb, 1, 2*time.Second, inFlight
+		c.Deployment, c.MaxBacklog, c.UndecidedTimeout, c.InFlight = b.over(rdb), 1, 2*time.Second, inFlight
 	})
 	first, err := p.Grab(t.Context(), grab("u0", "r"))
 	require.NoError(t, err)
@@ -226,7 +226,7 @@ func TestWhoLeftKeepsNoCampaign(t *testing.T) {
 	b := setup(t)
 	b.load(t, spec("rain", 1000))
 	proxy, rdb := b.through(t, -1)
-	p := b.producer(t, func(c *producer.Config) { c.Redis, c.InFlight = rdb, 1 })
+	p := b.producer(t, func(c *producer.Config) { c.Deployment, c.InFlight = b.over(rdb), 1 })
 	_, err := p.Grab(t.Context(), grab("u0", "r"))
 	require.NoError(t, err)
 	proxy.Delay(500 * time.Millisecond)
@@ -268,7 +268,7 @@ func TestFewGrabsShareTheNextCall(t *testing.T) {
 	b.load(t, spec("rain", 1000))
 	for _, users := range []int{7, 100} {
 		proxy, rdb := b.through(t, -1)
-		p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+		p := b.producer(t, func(c *producer.Config) { c.Deployment = b.over(rdb) })
 		before := len(b.entries(t))
 		grabbed := func(name string) {
 			a, err := p.Grab(t.Context(), grab(fmt.Sprint(name, users), "r"))

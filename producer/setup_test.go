@@ -11,9 +11,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -61,11 +63,16 @@ func (b *bundle) load(t *testing.T, c hongbao.Campaign, codes ...string) {
 	require.NoError(t, err)
 }
 
+// over returns the deployment through another client, as another process has it.
+func (b *bundle) over(rdb redis.UniversalClient) *deployment.Deployment {
+	return deployment.Of(b.store.Over(rdb), zap.NewNop())
+}
+
 // producer returns a Producer that is closed when the test ends. change may change its Config.
 func (b *bundle) producer(t *testing.T, change func(*producer.Config)) *producer.Producer {
 	t.Helper()
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = b.admin, b.store.Space(), "test"
+	cfg.Deployment = deployment.Of(b.store, zap.NewNop())
 	cfg.QueueTimeout = 20 * time.Second // on a busy machine a grab may wait for long
 	if change != nil {
 		change(&cfg)

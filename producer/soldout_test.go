@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/base/walk"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -314,7 +315,7 @@ func TestFilterThatCannotBeUsed(t *testing.T) {
 		b := wideAlone(t, 1)
 		core, logs := observer.New(zap.WarnLevel)
 		looks, rdb := b.counting(t, "hget"+b.k.Keys.Filter("rain"))
-		p := b.producer(t, func(c *producer.Config) { c.Log, c.Redis = zap.New(core), rdb })
+		p := b.producer(t, func(c *producer.Config) { c.Deployment = deployment.Of(b.store.Over(rdb), zap.New(core)) })
 		won := b.emptied(t, p, over(1, 5, 1))
 		key, other := b.k.Keys.Filter("rain"), "another"
 		if what == "damaged" {

@@ -20,7 +20,7 @@ func aofServer(t *testing.T, dir string, args map[string]string) (*testkit.Redis
 	t.Helper()
 	server := testkit.NewRedis(t, testkit.RedisOptions{Dir: dir, Args: args})
 	rdb := server.Client(t)
-	st, err := store.Of(rdb, hongbao.Space{Prefix: "aof", Shards: 1})
+	st, err := store.New(store.Config{Redis: rdb, Space: hongbao.Space{Prefix: "aof", Shards: 1}, Deployment: "test"})
 	require.NoError(t, err)
 	return server, bundleOf(st, nil)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
@@ -232,7 +233,7 @@ func (b *bundle) remoteWorker(t *testing.T, name, url string, db *ledger.Ledger,
 	require.NoError(t, err)
 	t.Cleanup(h.Close)
 	return b.work(t, "balance", name, h, func(c *consumer.Config) {
-		c.Log = b.log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
+		c.Deployment = deployment.Of(b.store, b.log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel)))
 		c.Backoff, c.MaxBackoff, c.Poll = 20*time.Millisecond, 200*time.Millisecond, 20*time.Millisecond
 		c.MaxAttempts, c.Lease = 100, 3*time.Second
 	})

@@ -44,7 +44,7 @@ func newEndingOn(t *testing.T, rdb redis.UniversalClient, spec string, n int, mo
 	e := &ending{rdb: rdb, cli: newCLI(t, map[string]string{"DEPLOYMENT_SHARDS": fmt.Sprint(n),
 		"DEPLOYMENT_SINKS": "balance"}, more...)}
 	var err error
-	e.store, err = store.Of(rdb, hongbao.Space{Prefix: e.prefix, Shards: n})
+	e.store, err = store.New(store.Config{Redis: rdb, Space: hongbao.Space{Prefix: e.prefix, Shards: n}})
 	require.NoError(t, err)
 	e.keys = e.store.Home("rain")
 	now := time.Now().UTC().Truncate(time.Second)

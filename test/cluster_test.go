@@ -14,6 +14,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -50,12 +51,15 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 
 	gone := vanished(t, b)
 	tc := consumer.DefaultTrimmerConfig()
-	tc.Redis, tc.Space, tc.Log, tc.Groups = client, st.Space(), b.log, []string{"balance"}
+	tc.Deployment, tc.Groups = deployment.Of(st, b.log), []string{"balance"}
 	tc.MaxEvents, tc.Every = 10, 100*time.Millisecond
 	trimmer, err := consumer.NewTrimmer(tc)
 	require.NoError(t, err)
 	w, _ := b.work(t, "balance", "w1", settler, func(c *consumer.Config) {
-		c.Reads = cluster.Client(t, func(o *redis.ClusterOptions) { o.MaxRetries = -1 })
+		reads := cluster.Client(t, func(o *redis.ClusterOptions) { o.MaxRetries = -1 })
+		with, err := store.New(store.Config{Redis: client, Reads: reads, Space: st.Space(), Deployment: "test"})
+		require.NoError(t, err)
+		c.Deployment = deployment.Of(with, b.log)
 		c.Lease, c.Poll, c.Block = 4*time.Second, 50*time.Millisecond, 100*time.Millisecond
 	})
 	testkit.Go(t, trimmer.Run)

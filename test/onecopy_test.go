@@ -41,7 +41,7 @@ func newOneCopy(t *testing.T, broker *testkit.KafkaBroker, age time.Duration) *o
 		"PUBLISHER_ATTEMPT_TIME": "2500ms", "PUBLISHER_MAX_CLAIM_AGE": "2500ms",
 	})
 	var err error
-	c.store, err = store.Of(c.rdb, hongbao.Space{Prefix: c.prefix, Shards: 1})
+	c.store, err = store.New(store.Config{Redis: c.rdb, Space: hongbao.Space{Prefix: c.prefix, Shards: 1}})
 	require.NoError(t, err)
 	c.keys = c.store.Shard(0)
 	c.ok("init")

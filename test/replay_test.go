@@ -14,6 +14,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
@@ -187,7 +188,7 @@ func TestReplayBehindTheDoneBits(t *testing.T) {
 	c.drain(w)
 	c.settled()
 	cfg := consumer.DefaultTrimmerConfig()
-	cfg.Redis, cfg.Space, cfg.Groups, cfg.Log, cfg.Retention = c.rdb, c.store.Space(), []string{"kafka"}, zap.NewNop(), 0
+	cfg.Deployment, cfg.Groups, cfg.Retention = deployment.Of(c.store, zap.NewNop()), []string{"kafka"}, 0
 	trimmer, err := consumer.NewTrimmer(cfg)
 	require.NoError(t, err)
 	testkit.Eventually(t, 20*time.Second, func() bool { // a retention of 0 means before this millisecond

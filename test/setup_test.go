@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
@@ -65,7 +66,7 @@ func rowOf(c hongbao.Campaign) ledger.Campaign {
 func (b *bundle) producer(t *testing.T) *producer.Producer {
 	t.Helper()
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = b.rdb, b.store.Space(), "test"
+	cfg.Deployment = deployment.Of(b.store, zap.NewNop())
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
@@ -77,7 +78,7 @@ func (b *bundle) work(t *testing.T, sink, name string, h hongbao.Handler,
 	change func(*consumer.Config)) (w *consumer.Consumer, stop func()) {
 	t.Helper()
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Reads, cfg.Space, cfg.Log = b.rdb, b.rdb, b.store.Space(), b.log
+	cfg.Deployment = deployment.Of(b.store, b.log)
 	cfg.Group, cfg.Consumer, cfg.Handler = sink, name, h
 	change(&cfg)
 	w, err := consumer.New(cfg)

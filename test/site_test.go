@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -90,7 +91,7 @@ func newSite(t *testing.T, at *redisAt, more ...string) *site {
 	require.NoError(t, err)
 	s.rdb = s.cfg.RedisClient()
 	t.Cleanup(func() { require.NoError(t, s.rdb.Close()) })
-	s.store, err = store.Of(s.rdb, hongbao.Space{Prefix: s.prefix, Shards: s.cfg.Deployment.Shards})
+	s.store, err = store.New(store.Config{Redis: s.rdb, Space: hongbao.Space{Prefix: s.prefix, Shards: s.cfg.Deployment.Shards}, Deployment: s.cfg.Deployment.ID})
 	require.NoError(t, err)
 	return s
 }
@@ -168,8 +169,11 @@ func (s *site) producer() *producer.Producer {
 func (s *site) producerOn(rdb redis.UniversalClient) *producer.Producer {
 	s.t.Helper()
 	cfg := s.cfg.Producer
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, s.store.Space(), s.cfg.Deployment.ID
-	cfg.Log = zap.NewNop() // discards alarms
+	st := s.store
+	if rdb != s.rdb {
+		st = st.Over(rdb)
+	}
+	cfg.Deployment = deployment.Of(st, zap.NewNop()) // discards alarms
 	p, err := producer.New(cfg)
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { require.NoError(s.t, p.Close(context.Background())) })

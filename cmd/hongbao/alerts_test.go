@@ -27,6 +27,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
+	public "github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/base/metrics"
 	"github.com/hongbao-project/hongbao/internal/base/metrics/mixin"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -294,8 +295,8 @@ func ownWorker(t *testing.T, d *deployment, group string, h hongbao.Handler) str
 	server := httptest.NewServer(s.Handler())
 	t.Cleanup(server.Close)
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Reads, cfg.Space = d.rdb, redis.NewClient(d.rdb.Options()), d.store.Space()
-	cfg.Group, cfg.Consumer, cfg.Handler, cfg.Log = group, "w1", h, s.CountAlarms(zap.New(core))
+	cfg.Deployment = public.Of(d.store, s.CountAlarms(zap.New(core)))
+	cfg.Group, cfg.Consumer, cfg.Handler = group, "w1", h
 	cfg.Poll, cfg.Block, cfg.DrainTimeout = 100*time.Millisecond, 100*time.Millisecond, 0
 	cfg.MaxAttempts, cfg.PauseLetters = 2, 1
 	c, err := consumer.New(cfg)
@@ -312,7 +313,6 @@ func ownWorker(t *testing.T, d *deployment, group string, h hongbao.Handler) str
 	t.Cleanup(func() {
 		cancel()
 		wg.Wait()
-		_ = cfg.Reads.Close()
 	})
 	return server.URL
 }

@@ -16,8 +16,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	public "github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
@@ -337,7 +339,7 @@ func (d *deployment) id() string {
 func (d *deployment) winners(t *testing.T, id string, packets int) map[string]hongbao.Amount {
 	t.Helper()
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = d.rdb, d.store.Space(), d.id()
+	cfg.Deployment = public.Of(d.store, zap.NewNop())
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Close(context.Background())) }()

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	public "github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/dev"
 	"github.com/hongbao-project/hongbao/internal/front/serve"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -155,9 +156,11 @@ func TestDev(t *testing.T) {
 func (d *devServer) grabAsProgram() hongbao.Answer {
 	d.t.Helper()
 	cfg := producer.DefaultConfig()
-	rdb := redis.NewClient(&redis.Options{Addr: d.Redis, ContextTimeoutEnabled: true})
-	defer rdb.Close()
-	cfg.Redis, cfg.Deployment, cfg.Space = rdb, "hongbao", hongbao.Space{Prefix: "hb", Shards: 1}
+	var err error
+	cfg.Deployment, err = public.Open(public.Config{ID: "hongbao", Space: hongbao.Space{Prefix: "hb", Shards: 1},
+		Redis: &redis.UniversalOptions{Addrs: []string{d.Redis}}})
+	require.NoError(d.t, err)
+	defer cfg.Deployment.Close()
 	p, err := producer.New(cfg)
 	require.NoError(d.t, err)
 	answer, err := p.Grab(d.t.Context(), &hongbao.Grab{Campaign: d.Campaign, User: "program", RequestID: "r1"})

@@ -130,7 +130,7 @@ func (d *deployment) findsFewRights() {
 func (d *deployment) findsAnotherFounding() {
 	t, ctx := d.t, d.t.Context()
 	t.Helper()
-	mark, _, err := d.store.Open(ctx, d.prefix)
+	mark, _, err := d.store.Open(ctx)
 	require.NoError(t, err)
 	founded := func(founding string) {
 		t.Helper()

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hongbao-project/hongbao"
+	public "github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
@@ -63,7 +64,7 @@ func (p *past) gather(campaigns ...string) *audience {
 	c.join = func() {
 		core, logs := observer.New(zap.WarnLevel)
 		cfg := producer.DefaultConfig()
-		cfg.Redis, cfg.Space, cfg.Deployment, cfg.Log = p.server.Client(p.t), p.store.Space(), p.id(), zap.New(core)
+		cfg.Deployment = public.Of(p.store.Over(p.server.Client(p.t)), zap.New(core))
 		cfg.UndecidedTimeout = 50 * time.Millisecond
 		prod, err := producer.New(cfg)
 		require.NoError(p.t, err)

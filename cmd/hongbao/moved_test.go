@@ -38,7 +38,7 @@ func TestRedisMovesToAnotherServer(t *testing.T) {
 	require.NoError(t, d.rdb.ReplicaOf(t.Context(), "no", "one").Err())
 	d.set("REDIS_ADDRS", to.Addr)
 	var err error
-	d.store, err = store.Of(d.rdb, hongbao.Space{Prefix: d.prefix, Shards: 2})
+	d.store, err = store.New(store.Config{Redis: d.rdb, Space: hongbao.Space{Prefix: d.prefix, Shards: 2}, Deployment: d.id()})
 	require.NoError(t, err)
 
 	w = d.start("work")

@@ -13,8 +13,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	public "github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -32,7 +34,7 @@ func (d *deployment) crowdOf(id string, from, users int) int {
 // grabs does the work of crowdOf with 16 goroutines. It returns an error, so any goroutine may call it.
 func (d *deployment) grabs(id string, from, users int) (int, error) {
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = d.rdb, d.store.Space(), d.id()
+	cfg.Deployment = public.Of(d.store, zap.NewNop())
 	p, err := producer.New(cfg)
 	if err != nil {
 		return 0, err

@@ -99,7 +99,7 @@ window: {from: %s, to: %s}, time_zone: Asia/Shanghai, limits: [{by: user, per: c
 // firstShard returns the keys of shard 0 of a deployment with the default settings.
 func firstShard(t *testing.T, rdb redis.UniversalClient) store.Keys {
 	t.Helper()
-	st, err := store.Of(rdb, hongbao.Space{Prefix: "hb", Shards: 1})
+	st, err := store.New(store.Config{Redis: rdb, Space: hongbao.Space{Prefix: "hb", Shards: 1}})
 	require.NoError(t, err)
 	return st.Shard(0).Keys
 }

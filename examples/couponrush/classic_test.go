@@ -12,9 +12,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 	"pgregory.net/rapid"
 
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/examples/couponrush"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
@@ -83,7 +85,7 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 	st := storetest.Initialized(t, 1)
 	rdb, prefix := st.Redis(), st.Space().Prefix
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, st.Space(), "test"
+	cfg.Deployment = deployment.Of(st, zap.NewNop())
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
@@ -97,7 +99,7 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 			UserPerDayMax: rapid.Int64Range(1, 3).Draw(t, "user_per_day_max")}
 		c := couponrush.Spec(fmt.Sprint("rush", run), l, now.AddDate(0, 0, -days-2), now.AddDate(0, 0, 1), noonZone(now))
 		codes := campaign.DrawCodes(c.Codes.Pattern, int(l.Max))
-		require.NoError(t, loaded.Load(ctx, rdb, st.Space(), c, codes))
+		require.NoError(t, loaded.Load(ctx, st, c, codes))
 		h := &history{rdb: rdb, keys: st.Home(c.ID), key: fmt.Sprintf("%s:{classic}:%s:", prefix, c.ID),
 			Rush: couponrush.Rush{Producer: p, Campaign: c.ID}}
 		require.NoError(t, rdb.HSet(ctx, h.key+"coupon", "max", l.Max, "user_max", l.UserMax, "user_per_day_max",
@@ -141,7 +143,7 @@ func TestNoClassicWord(t *testing.T) {
 	t.Parallel()
 	st := storetest.Initialized(t, 1)
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = st.Redis(), st.Space(), "test"
+	cfg.Deployment = deployment.Of(st, zap.NewNop())
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	r := couponrush.Rush{Producer: p, Campaign: "nowhere"}

@@ -22,7 +22,7 @@ func Example() {
 	defer d.Close()
 
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = d.Redis, d.Space, d.ID
+	cfg.Deployment = d.Deployment
 	p, err := producer.New(cfg)
 	check(err)
 	ctx, r := context.Background(), couponrush.Rush{Producer: p, Campaign: "rush"}

@@ -67,7 +67,7 @@ func Example() {
 }
 
 func newSubscriber(region string, d *example.Deployment, grants *example.Topic, page string) *subscriber.Subscriber {
-	once, err := dedup.NewOnce(dedup.OnceConfig{Redis: d.Redis, Space: d.Space, Name: "frontend", Lease: time.Minute,
+	once, err := dedup.NewOnce(dedup.OnceConfig{Deployment: d.Deployment, Name: "frontend", Lease: time.Minute,
 		Keep: 30 * 24 * time.Hour})
 	check(err)
 	client := &http.Client{Timeout: 5 * time.Second}

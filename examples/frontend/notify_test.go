@@ -14,9 +14,11 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/topic"
 )
@@ -26,10 +28,11 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 func newOnce(t *testing.T) (*dedup.Once, *miniredis.Miniredis) {
 	t.Helper()
 	mini := miniredis.RunT(t)
-	rdb := redis.NewClient(&redis.Options{Addr: mini.Addr(), MaxRetries: -1})
-	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	once, err := dedup.NewOnce(dedup.OnceConfig{Redis: rdb, Space: hongbao.Space{Prefix: "frontend", Shards: 1},
-		Name: "frontend", Lease: time.Minute, Keep: time.Hour})
+	d, err := deployment.Open(deployment.Config{ID: "frontend", Space: hongbao.Space{Prefix: "frontend", Shards: 1},
+		Redis: &redis.UniversalOptions{Addrs: []string{mini.Addr()}, MaxRetries: -1}, Log: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	once, err := dedup.NewOnce(dedup.OnceConfig{Deployment: d, Name: "frontend", Lease: time.Minute, Keep: time.Hour})
 	require.NoError(t, err)
 	return once, mini
 }

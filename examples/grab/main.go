@@ -11,14 +11,19 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
 func main() {
+	d, err := deployment.Open(deployment.Config{ID: "hongbao", Space: hongbao.Space{Prefix: "hb", Shards: 1}, // as for `hongbao init`
+		Redis: &redis.UniversalOptions{Addrs: []string{os.Getenv("HONGBAO_REDIS_ADDRS")}}})
+	if err != nil {
+		log.Fatal(err)
+	}
 	cfg := producer.DefaultConfig()
-	cfg.Redis = redis.NewClient(&redis.Options{Addr: os.Getenv("HONGBAO_REDIS_ADDRS"), ContextTimeoutEnabled: true})
-	cfg.Deployment, cfg.Space = "hongbao", hongbao.Space{Prefix: "hb", Shards: 1} // the same as for `hongbao init`
-	p, err := producer.New(cfg)                                                   // all goroutines can share it
+	cfg.Deployment = d
+	p, err := producer.New(cfg) // all goroutines can share it
 	if err != nil {
 		log.Fatal(err)
 	}

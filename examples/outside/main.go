@@ -22,16 +22,17 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/producer"
 	"github.com/hongbao-project/hongbao/subscriber"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// deployment and space must have the same id, key prefix and number of shards as in `hongbao init`.
+// id and space must be the same as in `hongbao init`.
 var (
-	deployment = os.Getenv("DEPLOYMENT")
-	space      = hongbao.Space{Prefix: os.Getenv("KEY_PREFIX"), Shards: 2}
-	logger     = zap.Must(zap.NewProduction())
+	id     = os.Getenv("DEPLOYMENT")
+	space  = hongbao.Space{Prefix: os.Getenv("KEY_PREFIX"), Shards: 2}
+	logger = zap.Must(zap.NewProduction())
 )
 
 func main() {
@@ -46,12 +47,13 @@ func main() {
 func serve() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	rdb := redis.NewClient(&redis.Options{Addr: os.Getenv("REDIS"), ContextTimeoutEnabled: true})
+	d := must(deployment.Open(deployment.Config{ID: id, Space: space, Log: logger,
+		Redis: &redis.UniversalOptions{Addrs: []string{os.Getenv("REDIS")}}}))
 	parts, ctx := errgroup.WithContext(ctx)
-	parts.Go(func() error { return web(ctx, rdb) })
-	parts.Go(func() error { return mail(ctx, rdb) })
+	parts.Go(func() error { return web(ctx, d) })
+	parts.Go(func() error { return mail(ctx, d) })
 	parts.Go(func() error { return read(ctx) })
-	return parts.Wait()
+	return errors.Join(parts.Wait(), d.Close())
 }
 
 // must returns v, or ends the program with err if the configuration is wrong.
@@ -69,9 +71,9 @@ func check(err error) {
 func say(words ...any) error { _, err := fmt.Println(words...); return err }
 
 // web answers POST /grab?campaign=C&user=U&request=R&device=D with the outcome and the receipts.
-func web(ctx context.Context, rdb *redis.Client) error {
+func web(ctx context.Context, d *deployment.Deployment) error {
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment, cfg.Log = rdb, space, deployment, logger
+	cfg.Deployment = d
 	p := must(producer.New(cfg))
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /grab", func(w http.ResponseWriter, r *http.Request) {
@@ -123,13 +125,10 @@ func (m mailer) Handle(ctx context.Context, batch hongbao.Batch) []error {
 }
 
 // mail runs the consumer group "mail" on the stream.
-func mail(ctx context.Context, rdb *redis.Client) error {
-	once := must(dedup.NewOnce(dedup.OnceConfig{Redis: rdb, Space: space, Name: "mail", Lease: time.Minute,
-		Keep: 24 * time.Hour}))
+func mail(ctx context.Context, d *deployment.Deployment) error {
+	once := must(dedup.NewOnce(dedup.OnceConfig{Deployment: d, Name: "mail", Lease: time.Minute, Keep: 24 * time.Hour}))
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Reads = rdb, redis.NewClient(rdb.Options()) // blocking reads have their own connections
-	cfg.Space, cfg.Group, cfg.Log = space, "mail", logger
-	cfg.Consumer, cfg.Handler = fmt.Sprint("mail-", time.Now().UnixNano()), mailer{once}
+	cfg.Deployment, cfg.Group, cfg.Handler = d, "mail", mailer{once}
 	return must(consumer.New(cfg)).Run(ctx)
 }
 
@@ -138,7 +137,7 @@ func read(ctx context.Context) error {
 	effect := func(_ context.Context, e topic.Event) error { return say("topic", e.Grant.User, e.Grant.Packet) }
 	sink := must(subscriber.NewFuncSink(subscriber.FuncSinkConfig{Effect: effect, Timeout: time.Second}))
 	cfg := subscriber.DefaultConfig()
-	cfg.Brokers, cfg.ClientID, cfg.Group, cfg.Deployment = []string{os.Getenv("KAFKA")}, "outside", "outside", deployment
+	cfg.Brokers, cfg.ClientID, cfg.Group, cfg.Deployment = []string{os.Getenv("KAFKA")}, "outside", "outside", id
 	cfg.Topic, cfg.DeadLetters, cfg.Sink, cfg.Log = os.Getenv("TOPIC"), os.Getenv("TOPIC_DEAD"), sink, logger
 	return must(subscriber.New(cfg)).Run(ctx)
 }

@@ -9,10 +9,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 	"pgregory.net/rapid"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/examples/redpacket"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -62,7 +64,7 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 	st := storetest.Initialized(t, 1)
 	rdb, prefix := st.Redis(), st.Space().Prefix
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, st.Space(), "test"
+	cfg.Deployment = deployment.Of(st, zap.NewNop())
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
@@ -111,7 +113,7 @@ func TestNoClassicWord(t *testing.T) {
 	t.Parallel()
 	st := storetest.Initialized(t, 1)
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = st.Redis(), st.Space(), "test"
+	cfg.Deployment = deployment.Of(st, zap.NewNop())
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	g := redpacket.Grabber{Producer: p, Campaign: "nowhere"}

@@ -16,7 +16,7 @@ func Example() {
 	d := example.Rain("rain", 3, 10)
 	defer d.Close()
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = d.Redis, d.Space, d.ID
+	cfg.Deployment = d.Deployment
 	p, err := producer.New(cfg)
 	check(err)
 	ctx, g := context.Background(), redpacket.Grabber{Producer: p, Campaign: "rain"}

@@ -1,15 +1,9 @@
 package app
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
-	"fmt"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +14,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
@@ -66,13 +61,13 @@ type Hooks struct {
 // New returns an App. It contacts no server.
 func New(cfg *configs.Config, log *zap.Logger, hooks Hooks) (*App, error) {
 	redis.SetLogger(redisLog{log.Sugar()}) // by default the library writes to standard error
-	a := &App{Config: cfg, log: log, worker: workerName(cfg), scans: semaphore.NewWeighted(maxScans), hooks: hooks}
+	a := &App{Config: cfg, log: log, worker: store.WorkerName(cfg.Seams.Process), scans: semaphore.NewWeighted(maxScans), hooks: hooks}
 	a.redis = cfg.RedisClient()
 	a.atEnd(a.redis.Close)
+	reads := cfg.ReadsClient()
+	a.atEnd(reads.Close)
 	var err error
-	if a.store, err = store.Of(a.redis, cfg.Space()); err == nil {
-		a.atEnd(func() error { a.store.Forget(); return nil })
-	}
+	a.store, err = store.New(store.Config{Redis: a.redis, Reads: reads, Space: cfg.Space(), Deployment: cfg.Deployment.ID})
 	a.ledger = a.newLedger()
 	a.atEnd(a.ledger.Close)
 	return a, err
@@ -80,6 +75,9 @@ func New(cfg *configs.Config, log *zap.Logger, hooks Hooks) (*App, error) {
 
 // Store returns the deployment's Redis, which may not be connected yet.
 func (a *App) Store() *store.Store { return a.store }
+
+// Deployment returns the deployment for a producer or a consumer.
+func (a *App) Deployment() *deployment.Deployment { return deployment.Of(a.store, a.log) }
 
 // Ledger returns the deployment's ledger, which may not be connected yet.
 func (a *App) Ledger() *ledger.Ledger { return a.ledger }
@@ -99,24 +97,6 @@ type redisLog struct{ *zap.SugaredLogger }
 // Printf implements the library's logger.
 func (l redisLog) Printf(_ context.Context, format string, v ...any) {
 	l.Debugf("redis client: "+format, v...)
-}
-
-// workerName returns the host's name with a unique random part.
-func workerName(cfg *configs.Config) string {
-	var b [4]byte
-	_, _ = rand.Read(b[:]) // never fails
-	host, err := os.Hostname()
-	if err != nil {
-		host = "host"
-	}
-	host = strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' {
-			return r
-		}
-		return '-'
-	}, host)
-	process := cmp.Or(cfg.Seams.Process, strconv.Itoa(os.Getpid()))
-	return fmt.Sprintf("%.40s-%s-%s", host, process, hex.EncodeToString(b[:]))
 }
 
 // atEnd adds a function that Shut calls.

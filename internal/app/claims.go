@@ -192,7 +192,7 @@ func (a *App) endClaim(ctx context.Context, c *OpenClaim, published bool) error 
 	} else {
 		cfg = replayClaims(cfg, c.sink)
 	}
-	cfg.Owner, cfg.TakeLive = workerName(a.Config), false
+	cfg.Owner, cfg.TakeLive = store.WorkerName(a.Config.Seams.Process), false
 	all, err := a.store.Claims(cfg)
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ func (a *App) examineRedis(ctx context.Context, p *part) {
 	cfg.Redis.ReadTimeout, cfg.Redis.Retries = min(cfg.Redis.ReadTimeout, answerTime), 0
 	rdb := cfg.RedisClient()
 	defer rdb.Close()
-	st, err := store.Of(rdb, cfg.Space())
+	st, err := store.New(store.Config{Redis: rdb, Space: cfg.Space(), Deployment: cfg.Deployment.ID})
 	if err != nil {
 		p.wrong(err)
 		return
@@ -48,7 +48,7 @@ func (a *App) examineRedis(ctx context.Context, p *part) {
 		p.add(LevelWarning, "%d of at most %d entries of the journal wait for the ledger: restore the ledger, then run "+
 			"`hongbao journal`, which moves them", n, maxWaiting)
 	}
-	mark, down, err := st.Open(ctx, a.Config.Deployment.ID)
+	mark, down, err := st.Open(ctx)
 	if err != nil {
 		p.wrong(fmt.Errorf("redis at %s: %w", where, err))
 		return

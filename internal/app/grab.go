@@ -15,8 +15,8 @@ type Grabbed struct {
 
 // Grab makes one grab with a producer of its own.
 func (a *App) Grab(ctx context.Context, g *hongbao.Grab) (out Grabbed, err error) {
-	cfg := a.Config.ProducerConfig()
-	cfg.Redis, cfg.Space, cfg.Log = a.redis, a.store.Space(), a.log
+	cfg := a.Config.Producer
+	cfg.Deployment = a.Deployment()
 	p, err := producer.New(cfg)
 	if err != nil {
 		return out, err

@@ -25,7 +25,7 @@ func (c CampaignReader) Window(ctx context.Context, id string) (store.PublicView
 // Redis, or Redis has lost the marks of the deployment. It does not check for a frozen shard, because the reads
 // themselves do so.
 func (c CampaignReader) whole(ctx context.Context, k *store.Shard) error {
-	return k.Belongs(ctx, c.Config.Deployment.ID)
+	return k.Belongs(ctx)
 }
 
 // held reads a user's receipts on each of the campaign's shards from Redis. It waits until they are as durable as

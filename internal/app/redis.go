@@ -25,7 +25,7 @@ func (a *App) openRedis(ctx context.Context) error {
 	if err := a.reachRedis(ctx); err != nil {
 		return err
 	}
-	mark, down, err := a.store.Open(ctx, a.Config.Deployment.ID)
+	mark, down, err := a.store.Open(ctx)
 	if err != nil {
 		return fmt.Errorf("redis at %s: %w", strings.Join(a.Config.Redis.Addrs, ","), err)
 	}

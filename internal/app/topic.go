@@ -67,7 +67,7 @@ func (a *App) publisher(ctx context.Context) (*publish.Publisher, error) {
 // because several calls may publish concurrently. The caller closes the publisher.
 func (a *App) publisherTo(ctx context.Context, topic string, cc store.ClaimsConfig,
 	entries publish.Entries) (*publish.Publisher, error) {
-	cc.Owner = cmp.Or(cc.Owner, workerName(a.Config))
+	cc.Owner = cmp.Or(cc.Owner, store.WorkerName(a.Config.Seams.Process))
 	claims, err := a.store.Claims(cc)
 	if err != nil {
 		return nil, err

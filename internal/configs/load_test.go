@@ -45,9 +45,7 @@ func values(c *Config) Config {
 func TestDefaultsAreTheStages(t *testing.T) {
 	t.Parallel()
 	c := (&input{}).must(t)
-	grabs := producer.DefaultConfig()
-	grabs.Deployment = c.Deployment.ID
-	require.Equal(t, grabs, c.ProducerConfig())
+	require.Equal(t, producer.DefaultConfig(), c.Producer)
 	want := consumer.DefaultConfig()
 	want.Group = SinkKafka
 	require.Equal(t, want, c.ConsumerConfig(SinkKafka))

@@ -5,6 +5,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // RedisClient returns the client for scripts and short commands. It connects at the first command. The caller closes
@@ -59,17 +61,11 @@ func (c *Config) redisOptions() *redis.UniversalOptions {
 	}
 }
 
-// slotsAge is the maximum age of a client's map of a cluster's slots. A dead node can't redirect the client. With
-// go-redis' default, the client would dial that node for up to a minute after a failover.
-const slotsAge = time.Second
-
 // client returns the kind of client for redis.mode. go-redis itself would choose the kind by the number of addresses.
 func (c *Config) client(o *redis.UniversalOptions) redis.UniversalClient {
 	switch c.Redis.Mode {
 	case Cluster:
-		cluster := o.Cluster()
-		cluster.ClusterStateReloadInterval = slotsAge
-		return redis.NewClusterClient(cluster)
+		return store.NewCluster(o.Cluster())
 	case Sentinel:
 		return redis.NewFailoverClient(o.Failover())
 	default:

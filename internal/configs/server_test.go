@@ -31,7 +31,7 @@ func TestBlockingReadOnRedis(t *testing.T) {
 	name, err := rdb.ClientGetName(t.Context()).Result()
 	require.NoError(t, err)
 	require.Equal(t, "hongbao", name)
-	st, err := store.Of(rdb, c.Space())
+	st, err := store.New(store.Config{Redis: rdb, Space: c.Space()})
 	require.NoError(t, err)
 	require.NoError(t, st.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
 	_, err = st.Shard(0).CreateGroup(t.Context(), SinkBalance)

@@ -12,7 +12,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
 	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/producer"
 )
 
 // Space returns the key prefix and the number of shards.
@@ -35,15 +34,8 @@ func (c *Config) LockConfig() store.LockConfig {
 	return out
 }
 
-// ProducerConfig returns the producer's configuration, which is complete except for Redis, Space and Log.
-func (c *Config) ProducerConfig() producer.Config {
-	out := c.Producer
-	out.Deployment = c.Deployment.ID
-	return out
-}
-
-// ConsumerConfig returns the configuration of a sink's consumer, which is complete except for Redis, Reads, Space,
-// Consumer, Handler and Log.
+// ConsumerConfig returns the configuration of a sink's consumer, which is complete except for Deployment,
+// Consumer and Handler.
 func (c *Config) ConsumerConfig(sink string) consumer.Config {
 	out := c.Consumer
 	out.Group = sink
@@ -65,7 +57,7 @@ func (c *Config) sink(name string) *Sink {
 	return &c.Sinks.Balance
 }
 
-// TrimmerConfig returns the trimmer's configuration, which is complete except for Redis, Space and Log.
+// TrimmerConfig returns the trimmer's configuration, which is complete except for Deployment.
 func (c *Config) TrimmerConfig() consumer.TrimmerConfig {
 	out := c.Trimmer
 	out.Groups = slices.Clone(c.Deployment.Sinks)

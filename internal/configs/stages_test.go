@@ -20,6 +20,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
@@ -41,38 +42,38 @@ func stages(t *testing.T, c *Config) error {
 	defer rdb.Close()
 	reads := c.ReadsClient()
 	defer reads.Close()
-	st, err := store.Of(rdb, c.Space())
+	st, err := store.New(store.Config{Redis: rdb, Reads: reads, Space: c.Space()})
 	if err != nil {
 		return err
 	}
-	return cmp.Or(grabs(c, rdb, st), works(c, rdb, reads, st), settles(c), ends(c, st), publishes(c, st))
+	return cmp.Or(grabs(c, st), works(c, st), settles(c), ends(c, st), publishes(c, st))
 }
 
-func grabs(c *Config, rdb redis.UniversalClient, st *store.Store) error {
+func grabs(c *Config, st *store.Store) error {
 	_, load := load.New(st, c.Loader)
 	pl := c.Plans
 	pl.Source = func(context.Context, string) (hongbao.Campaign, campaign.Seed, []campaign.TopUp, error) {
 		panic("not asked")
 	}
 	_, plans := campaign.NewPlans(pl)
-	p := c.ProducerConfig()
-	p.Redis, p.Space = rdb, st.Space()
+	p := c.Producer
+	p.Deployment = deployment.Of(st, zap.NewNop())
 	_, grab := producer.New(p)
 	sv := c.ServeConfig()
 	sv.Keys, sv.Issuer, sv.Audience = "keys.json", "issuer", "audience"
 	return cmp.Or(load, plans, grab, sv.Check(), c.Console.Check())
 }
 
-func works(c *Config, rdb, reads redis.UniversalClient, st *store.Store) error {
+func works(c *Config, st *store.Store) error {
 	var work error
 	for _, sink := range []string{SinkBalance, SinkKafka} {
 		w := c.ConsumerConfig(sink)
-		w.Redis, w.Reads, w.Space, w.Consumer, w.Handler, w.Log = rdb, reads, st.Space(), "w1", nothing{}, zap.NewNop()
+		w.Deployment, w.Handler = deployment.Of(st, zap.NewNop()), nothing{}
 		_, err := consumer.New(w)
 		work = cmp.Or(work, err)
 	}
 	tr := c.TrimmerConfig()
-	tr.Redis, tr.Space, tr.Log = rdb, st.Space(), zap.NewNop()
+	tr.Deployment = deployment.Of(st, zap.NewNop())
 	_, trim := consumer.NewTrimmer(tr)
 	return cmp.Or(work, trim)
 }

@@ -118,8 +118,8 @@ func (p *process) say(server *serve.Config, at serve.Addresses) {
 
 // grabber returns a producer with metrics and tracing. finish closes it and waits for its calls.
 func (p *process) grabber() (g serve.Grabber, finish func(context.Context) error, err error) {
-	cfg := p.Config.ProducerConfig()
-	cfg.Redis, cfg.Space, cfg.Log = p.Store().Redis(), p.Store().Space(), p.Log()
+	cfg := p.Config.Producer
+	cfg.Deployment = p.Deployment()
 	counts := p.set.Grabs()
 	cfg.Called = func(c producer.Call) { counts.Called(c.Campaign, c.Grabs, c.Took, c.Err) }
 	p.set.Remembered(p.Store().Remembered)

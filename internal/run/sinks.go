@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
@@ -39,11 +38,9 @@ type sinkWorker struct {
 	since    time.Time          // when the first attempt to open it began
 }
 
-func newSinkWorker(p *process, reads redis.UniversalClient, sink string) *sinkWorker {
+func newSinkWorker(p *process, sink string) *sinkWorker {
 	w := &sinkWorker{process: p, config: p.Config.ConsumerConfig(sink), since: time.Now()}
-	w.config.Redis, w.config.Reads, w.config.Space, w.config.Consumer, w.config.Log = p.Store().Redis(), reads,
-		p.Store().Space(), p.Worker(), p.Log()
-	w.config.Debts = p.Debts()
+	w.config.Deployment, w.config.Consumer, w.config.Debts = p.Deployment(), p.Worker(), p.Debts()
 	return w
 }
 
@@ -124,7 +121,7 @@ func (w *sinkWorker) health() sinkHealth {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	closed := func(code string) sinkHealth {
-		return sinkHealth{code: code, bad: w.config.Space.Shards, worst: consumer.Health{Since: w.since, Err: w.err}}
+		return sinkHealth{code: code, bad: w.process.Store().Space().Shards, worst: consumer.Health{Since: w.since, Err: w.err}}
 	}
 	switch {
 	case w.consumer != nil:

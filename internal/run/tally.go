@@ -35,7 +35,7 @@ func (w *sinkWorker) tally() metrics.Tally {
 		consumer.RedisDown: 0, consumer.ShardFrozen: 0, consumer.ShardBroken: 0}}
 	var n consumer.Stats // 0 until the sink is open, so that the series exist before the first failure
 	if c == nil {
-		t.Shards[w.health().code] += w.config.Space.Shards
+		t.Shards[w.health().code] += w.process.Store().Space().Shards
 	} else {
 		n = c.Stats()
 		for _, h := range c.Health() {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao/consumer"
@@ -43,9 +42,7 @@ func Work(ctx context.Context, cfg *configs.Config, sinks []string) (err error) 
 	if err := p.await(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
-	reads := cfg.ReadsClient()
-	defer reads.Close()
-	parts, err := p.workParts(reads, sinks)
+	parts, err := p.workParts(sinks)
 	if err != nil {
 		return err
 	}
@@ -56,9 +53,9 @@ func Work(ctx context.Context, cfg *configs.Config, sinks []string) (err error) 
 // the builder of filters, the recoverer, the top-ups, the warnings about unsafe.allow, the log of the sinks' health,
 // and the sinks. The configuration decides whether the ops listener, the top-ups and the warnings are among them. Redis
 // must be open.
-func (p *process) workParts(reads redis.UniversalClient, sinks []string) ([]group.Part, error) {
+func (p *process) workParts(sinks []string) ([]group.Part, error) {
 	tc := p.Config.TrimmerConfig()
-	tc.Redis, tc.Space, tc.Debts, tc.Log = p.Store().Redis(), p.Store().Space(), p.Debts(), p.Log()
+	tc.Deployment, tc.Debts = p.Deployment(), p.Debts()
 	trimmer, err := consumer.NewTrimmer(tc)
 	if err != nil {
 		return nil, err
@@ -85,7 +82,7 @@ func (p *process) workParts(reads redis.UniversalClient, sinks []string) ([]grou
 	}
 	all := make(sinkWorkers, len(sinks))
 	for i, sink := range sinks {
-		all[i] = newSinkWorker(p, reads, sink)
+		all[i] = newSinkWorker(p, sink)
 	}
 	if p.set != nil {
 		parts = append([]group.Part{p.workOps(all)}, parts...)

@@ -10,8 +10,10 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/run"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -137,9 +139,13 @@ func (w *world) ended(process string, err error) {
 
 // produce lives as a program with a producer.
 func (s *slot) produce(ctx context.Context, cfg *configs.Config) error {
-	pc := cfg.ProducerConfig()
+	pc := cfg.Producer
 	rdb := cfg.RedisClient()
-	pc.Redis, pc.Space, pc.Log = rdb, cfg.Space(), zap.NewNop()
+	st, err := store.New(store.Config{Redis: rdb, Space: cfg.Space(), Deployment: cfg.Deployment.ID})
+	if err != nil {
+		return errors.Join(err, rdb.Close())
+	}
+	pc.Deployment = deployment.Of(st, zap.NewNop())
 	p, err := producer.New(pc)
 	if err != nil {
 		return errors.Join(err, rdb.Close())

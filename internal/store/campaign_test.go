@@ -159,7 +159,7 @@ func TestCampaignWithoutState(t *testing.T) {
 	_, found, err = b.store.Campaign("rain").Status(t.Context())
 	require.NoError(t, err)
 	require.True(t, found)
-	terms, err := b.k.GrabTerms(t.Context(), "rain", "test")
+	terms, err := b.k.GrabTerms(t.Context(), "rain")
 	require.NoError(t, err)
 	require.NotNil(t, terms)
 }

@@ -233,11 +233,11 @@ func (s *Store) readShards(ctx context.Context) (out []*ShardOwner, down []int, 
 	return out, down, err
 }
 
-// Open checks that the Redis belongs to the deployment, that this build can use its key layout, and that no shard is
+// Open checks that the Redis belongs to the store's deployment, that this build can use its key layout, and that no shard is
 // missing. It writes nothing. The caller must compare the returned Founding with that of the ledger. If the
 // deployment is missing or incomplete, err is Broken and wraps ErrNotInitialized. If some nodes of a cluster do not
 // answer, down names their shards. The caller may continue then: only calls that need these shards fail.
-func (s *Store) Open(ctx context.Context, deployment string) (m Owner, down error, err error) { // two errors: down does not stop the caller
+func (s *Store) Open(ctx context.Context) (m Owner, down error, err error) { // two errors: down does not stop the caller
 	m, n, found, err := s.ReadMark(ctx)
 	all, silent, failed := s.readShards(ctx)
 	_, cluster := s.rdb.(*redis.ClusterClient)
@@ -253,11 +253,9 @@ func (s *Store) Open(ctx context.Context, deployment string) (m Owner, down erro
 	case err != nil:
 		return m, down, err
 	case !found:
-		return m, down, hongbao.Errorf(hongbao.ClassBroken,
-			"%w: this Redis has no deployment under redis key %s. If redis.addrs and deployment.key_prefix name the right "+
-				"one, Redis has lost it: %s", ErrNotInitialized, s.Deployment(), afterLoss)
-	case m.Deployment != deployment:
-		return m, down, differs(s.Deployment(), deploymentField, m.Deployment, deployment)
+		return m, down, s.notInitialized()
+	case m.Deployment != s.id:
+		return m, down, differs(s.Deployment(), deploymentField, m.Deployment, s.id)
 	case n != s.Len():
 		return m, down, differs(s.Deployment(), shardsField, strconv.Itoa(n), strconv.Itoa(s.Len()))
 	case failed != nil:
@@ -274,7 +272,14 @@ func (s *Store) Open(ctx context.Context, deployment string) (m Owner, down erro
 			return m, down, differs(key, foundingField, has.Founding, m.Founding)
 		}
 	}
+	s.found.Store(true)
 	return m, down, nil
+}
+
+// notInitialized returns the error for a Redis without a deployment under the prefix.
+func (s *Store) notInitialized() error {
+	return hongbao.Errorf(hongbao.ClassBroken, "%w: this Redis has no deployment under redis key %s. If redis.addrs and "+
+		"deployment.key_prefix name the right one, Redis has lost it: %s", ErrNotInitialized, s.Deployment(), afterLoss)
 }
 
 // markOf returns the owner and the number of shards from the first shard that has a record. All shards record the

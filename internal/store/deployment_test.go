@@ -16,7 +16,7 @@ func TestFoundRefusesAnotherDeployment(t *testing.T) {
 	require.NoError(t, b.store.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
 	before := b.dump(t)
 	require.ErrorContains(t, b.store.Initialize(t.Context(), store.InitializeCall{Deployment: "other"}), `deployment is "test"`)
-	more, err := store.Of(b.rdb, hongbao.Space{Prefix: b.store.Space().Prefix, Shards: 2})
+	more, err := store.New(store.Config{Redis: b.rdb, Space: hongbao.Space{Prefix: b.store.Space().Prefix, Shards: 2}})
 	require.NoError(t, err)
 	same := more.Shard(0).Keys.Meta() == b.k.Keys.Meta()
 	require.True(t, same, "the hash tag of shard 0 does not depend on the number of shards")
@@ -35,9 +35,9 @@ func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 				continue
 			}
 			prefix := testkit.Prefix(t)
-			first, err := store.Of(rdb, hongbao.Space{Prefix: prefix, Shards: from})
+			first, err := store.New(store.Config{Redis: rdb, Space: hongbao.Space{Prefix: prefix, Shards: from}})
 			require.NoError(t, err)
-			second, err := store.Of(rdb, hongbao.Space{Prefix: prefix, Shards: to})
+			second, err := store.New(store.Config{Redis: rdb, Space: hongbao.Space{Prefix: prefix, Shards: to}})
 			require.NoError(t, err)
 			require.NoError(t, first.Initialize(t.Context(), store.InitializeCall{Deployment: "d"}))
 			require.ErrorContains(t, second.Initialize(t.Context(), store.InitializeCall{Deployment: "d"}),
@@ -51,13 +51,13 @@ func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 func TestOpenWritesNothing(t *testing.T) {
 	t.Parallel()
 	rdb, prefix := testkit.Redis(t).Client(t), testkit.Prefix(t)
-	st, err := store.Of(rdb, hongbao.Space{Prefix: prefix, Shards: 3})
+	st, err := store.New(store.Config{Redis: rdb, Space: hongbao.Space{Prefix: prefix, Shards: 3}, Deployment: "prod"})
 	require.NoError(t, err)
 	b := &bundle{rdb: rdb, store: st, k: st.Shard(1)}
 	refused := func(part string) {
 		t.Helper()
 		before := b.dump(t)
-		_, _, err := st.Open(t.Context(), "prod")
+		_, _, err := st.Open(t.Context())
 		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v", err)
 		require.ErrorContains(t, err, part)
 		require.Equal(t, before, b.dump(t))
@@ -66,7 +66,7 @@ func TestOpenWritesNothing(t *testing.T) {
 	require.NoError(t, st.Initialize(t.Context(),
 		store.InitializeCall{Deployment: "prod", Founding: "abc", Epochs: []int64{1, 5, 1}}))
 	before := b.dump(t)
-	m, _, err := st.Open(t.Context(), "prod")
+	m, _, err := st.Open(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, store.Owner{Deployment: "prod", Founding: "abc"}, m)
 	require.Equal(t, before, b.dump(t))
@@ -99,7 +99,7 @@ func TestOpenWritesNothing(t *testing.T) {
 		back()
 	}
 	back := change(st.Deployment(), "schema", "7")
-	_, _, err = st.Open(t.Context(), "prod")
+	_, _, err = st.Open(t.Context())
 	require.NoError(t, err, "an older build may use a newer layout unless its field lowest forbids it")
 	back()
 	require.NoError(t, rdb.Del(t.Context(), b.k.Keys.Meta()).Err())

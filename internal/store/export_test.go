@@ -5,17 +5,6 @@ import (
 	"time"
 )
 
-// Stores returns how many stores the process caches for a space.
-func Stores(of *Store) (n int) {
-	stores.Range(func(at, _ any) bool {
-		if at.(clientSpace).space == of.Space() {
-			n++
-		}
-		return true
-	})
-	return n
-}
-
 // Seen returns the latest event of the shard that this process has seen through the shard's client.
 func Seen(k *Shard) Sight { return k.state.known() }
 

@@ -24,7 +24,7 @@ type GrabTerms struct {
 // GrabTerms reads the terms of a campaign. It returns nil if the shard does not have the campaign. The error is Broken
 // if the shard belongs to another deployment, and ErrFrozen if the shard is not open on this server or has lost the
 // campaign.
-func (k *Shard) GrabTerms(ctx context.Context, campaign, deployment string) (*GrabTerms, error) {
+func (k *Shard) GrabTerms(ctx context.Context, campaign string) (*GrabTerms, error) {
 	node, err := k.Node(ctx)
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func (k *Shard) GrabTerms(ctx context.Context, campaign, deployment string) (*Gr
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	f, err := fields()
 	if err == nil {
-		err = cmp.Or(belongs(deployment), open())
+		err = cmp.Or(belongs(), open())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look for campaign %s: %w", campaign, err)

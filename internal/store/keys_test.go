@@ -49,7 +49,7 @@ func TestSlotAsRedisComputesIt(t *testing.T) {
 func TestShardsAreSpreadEvenly(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 3, 16, 64, 1000, MaxShards} {
-		s, err := Of(nowhere, hongbao.Space{Prefix: "hb", Shards: n})
+		s, err := New(Config{Redis: nowhere, Space: hongbao.Space{Prefix: "hb", Shards: n}})
 		require.NoError(t, err)
 		require.Equal(t, n, s.Len())
 		for i := range n {
@@ -93,7 +93,7 @@ func everyKey(t *testing.T, k Keys) (keys []string) {
 // The keys of a deployment must never change: a newer build must find the keys that an older one wrote.
 func TestKeysStayWhatTheyAre(t *testing.T) {
 	t.Parallel()
-	s, err := Of(nowhere, hongbao.Space{Prefix: "hb", Shards: 4})
+	s, err := New(Config{Redis: nowhere, Space: hongbao.Space{Prefix: "hb", Shards: 4}})
 	require.NoError(t, err)
 	k := s.Shard(1).Keys
 	require.Equal(t, []string{"hb:{1.3}:meta", "hb:{1.3}:c:rain:stock", "hb:{1.3}:done:kafka:3", "hb:{1.3}:once:sms:m1"},
@@ -103,7 +103,7 @@ func TestKeysStayWhatTheyAre(t *testing.T) {
 
 func TestHomesAreSpread(t *testing.T) {
 	t.Parallel()
-	s, err := Of(nowhere, hongbao.Space{Prefix: "hb", Shards: 16})
+	s, err := New(Config{Redis: nowhere, Space: hongbao.Space{Prefix: "hb", Shards: 16}})
 	require.NoError(t, err)
 	count := make([]int, 16)
 	for i := range 16_000 {
@@ -117,7 +117,7 @@ func TestHomesAreSpread(t *testing.T) {
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	indices := func(shards, n int, campaign string) (at []int) {
-		s, err := Of(nowhere, hongbao.Space{Prefix: "hb", Shards: shards})
+		s, err := New(Config{Redis: nowhere, Space: hongbao.Space{Prefix: "hb", Shards: shards}})
 		require.NoError(t, err)
 		places := s.Places(campaign, n)
 		require.Same(t, s.Home(campaign), places[0])
@@ -152,7 +152,7 @@ func TestCheckSpace(t *testing.T) {
 // The meta key of a shard has no number of shards. The error says that the key belongs to something else.
 func TestMarkOfAMetaWithoutShards(t *testing.T) {
 	t.Parallel()
-	st, err := Of(nowhere, hongbao.Space{Prefix: "hb", Shards: 2})
+	st, err := New(Config{Redis: nowhere, Space: hongbao.Space{Prefix: "hb", Shards: 2}})
 	require.NoError(t, err)
 	_, _, _, err = st.markOf([]*ShardOwner{nil, {Owner: Owner{Deployment: "d"}}})
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))

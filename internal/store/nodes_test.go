@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -42,36 +41,20 @@ func changing(t *testing.T, server *redis.Options) (rdb *redis.ClusterClient, ne
 	}
 }
 
-// The topology of a cluster changes several times. The process keeps one state for a shard. What it reads through
-// node clients raises the seq that it has seen.
-func TestStateDoesNotGrowWithNodeClients(t *testing.T) {
+// The topology of a cluster changes several times. What the process reads through the clients of nodes raises the seq
+// that it has seen.
+func TestNodeClientsShareTheState(t *testing.T) {
 	t.Parallel()
 	plain, st, places := over(t)
 	grabOn(t, places[0], "u1", 2)
 	last, err := places[0].LastSeq(t.Context())
 	require.NoError(t, err)
 	rdb, next := changing(t, plain.Options())
+	changed := st.Over(rdb)
 	for range 5 {
 		next()
-		_, err := st.Over(rdb).Campaign("rain").UserReceipts(t.Context(), "u1")
+		_, err := changed.Campaign("rain").UserReceipts(t.Context(), "u1")
 		require.NoError(t, err)
-		require.Equal(t, 2, store.Stores(st), "one store for each of the test's two clients")
 	}
-	require.Equal(t, last, store.Seen(st.Over(rdb).Shard(places[0].Index())).Seq)
-}
-
-// Forget removes the process's state about a client, so that closed clients do not leak memory.
-func TestStoreIsForgotten(t *testing.T) {
-	t.Parallel()
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	defer rdb.Close()
-	space := hongbao.Space{Prefix: testkit.Prefix(t), Shards: 3}
-	st, err := store.Of(rdb, space)
-	require.NoError(t, err)
-	require.Equal(t, 1, store.Stores(st))
-	st.Forget()
-	require.Zero(t, store.Stores(st))
-	again, err := store.Of(rdb, space)
-	require.NoError(t, err)
-	require.NotSame(t, st, again)
+	require.Equal(t, last, store.Seen(changed.Shard(places[0].Index())).Seq)
 }

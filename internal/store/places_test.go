@@ -16,7 +16,7 @@ import (
 func TestPlacesOfACampaignInRedis(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
-	st, err := store.Of(rdb, hongbao.Space{Prefix: "hb", Shards: 4})
+	st, err := store.New(store.Config{Redis: rdb, Space: hongbao.Space{Prefix: "hb", Shards: 4}})
 	require.NoError(t, err)
 	placesOf := func(id string) []*store.Shard {
 		t.Helper()

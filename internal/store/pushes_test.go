@@ -36,14 +36,14 @@ func unreached(t *testing.T) *store.Store {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	st, err := store.Of(rdb, hongbao.Space{Prefix: "hb", Shards: 1})
+	st, err := store.New(store.Config{Redis: rdb, Space: hongbao.Space{Prefix: "hb", Shards: 1}})
 	require.NoError(t, err)
 	return st
 }
 
-func TestOfNamesEveryProblem(t *testing.T) {
+func TestNewNamesEveryProblem(t *testing.T) {
 	t.Parallel()
-	_, err := store.Of(nil, hongbao.Space{})
+	_, err := store.New(store.Config{})
 	for _, part := range []string{"redis is required", "key prefix"} {
 		require.ErrorContains(t, err, part)
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,11 +16,26 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// Store accesses the data of a deployment in Redis through one client. It is safe for concurrent use.
+// Config says where a deployment's data are in Redis.
+type Config struct {
+	Redis redis.UniversalClient
+	// Reads is a second client to the same Redis, for reads that wait for new events; nil means Redis. Its read timeout
+	// must be longer than these reads wait, and its pool needs a connection for each of them.
+	Reads redis.UniversalClient
+	Space hongbao.Space
+	// Deployment is the id of the deployment. It is empty in a process that finds out which deployment the Redis has.
+	Deployment string
+}
+
+// Store accesses the data of a deployment in Redis. It is safe for concurrent use. The producers, workers and the watch
+// of a process share one Store, because they must share what they have seen of a shard. Otherwise a loss that only one
+// of them could notice stays unknown.
 type Store struct {
-	rdb    redis.UniversalClient
-	space  hongbao.Space
-	shards []*Shard
+	rdb, reads redis.UniversalClient
+	space      hongbao.Space
+	id         string      // of the deployment
+	found      atomic.Bool // Redis has once said that it belongs to the deployment
+	shards     []*Shard
 	// process is a random id by which this Store registers as a witness. answering is the number of producers that
 	// use the Store. remembered is the size in bytes of the reported grants that it remembers. forgotten is the
 	// number of grants that it forgot before they were settled.
@@ -29,50 +43,69 @@ type Store struct {
 	answering, remembered, forgotten atomic.Int64
 }
 
-// stores has the Store of each client and space. Producers, workers and the watch of a process must share what they
-// have seen of a shard. Otherwise a loss that only one of them could notice stays unknown. The public packages take a
-// client as an argument, so components share a Store if they share a client.
-var stores sync.Map // clientSpace to *Store
-
-type clientSpace struct {
-	rdb   redis.UniversalClient
-	space hongbao.Space
-}
-
-// Of returns the Store of a client. It returns the same Store for the same client and space. The process must keep
-// the client. So do not pass a node client of a cluster: go-redis creates new ones whenever the topology changes.
-func Of(rdb redis.UniversalClient, space hongbao.Space) (*Store, error) {
-	at := clientSpace{rdb, space}
-	if s, ok := stores.Load(at); ok {
-		return s.(*Store), nil //nolint:forcetypeassert // nothing else is put there
-	}
-	keys, err := keysOf(space)
-	if rdb == nil {
+// New returns a Store. It does not call Redis.
+func New(cfg Config) (*Store, error) {
+	keys, err := keysOf(cfg.Space)
+	if cfg.Redis == nil {
 		err = errors.Join(errors.New("redis is required"), err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{rdb: rdb, space: space, shards: make([]*Shard, space.Shards), process: rand.Text()}
-	for i := range s.shards {
-		s.shards[i] = &Shard{Keys: keys[i], store: s, rdb: rdb, state: &state{}}
+	if cfg.Reads == nil {
+		cfg.Reads = cfg.Redis
 	}
-	is, _ := stores.LoadOrStore(at, s)
-	return is.(*Store), nil //nolint:forcetypeassert // the same
+	s := &Store{rdb: cfg.Redis, reads: cfg.Reads, space: cfg.Space, id: cfg.Deployment,
+		shards: make([]*Shard, cfg.Space.Shards), process: rand.Text()}
+	for i := range s.shards {
+		s.shards[i] = &Shard{Keys: keys[i], store: s, rdb: cfg.Redis, state: &state{}}
+	}
+	return s, nil
 }
 
-// Forget removes the Store of a client that is about to be closed. Without it, the Store of each closed client stays
-// in memory.
-func (s *Store) Forget() { stores.Delete(clientSpace{s.rdb, s.space}) }
+// slotsAge is the maximum age of a client's map of a cluster's slots. A dead node can't redirect the client. With
+// go-redis' default, the client would dial that node for up to a minute after a failover.
+const slotsAge = time.Second
 
-// Over returns the Store for the same deployment and the given client.
+// NewCluster returns the client of a cluster.
+func NewCluster(o *redis.ClusterOptions) *redis.ClusterClient {
+	o.ClusterStateReloadInterval = slotsAge
+	return redis.NewClusterClient(o)
+}
+
+// Over returns a Store of its own for the same deployment and the given client.
 func (s *Store) Over(rdb redis.UniversalClient) *Store {
-	over, _ := Of(rdb, s.space) // can't fail: the space is valid
+	over, _ := New(Config{Redis: rdb, Space: s.space, Deployment: s.id}) // can't fail: the space is valid
 	return over
 }
 
 // Redis returns the client, for a part of the program that makes its own Store of it. No other package sends commands.
 func (s *Store) Redis() redis.UniversalClient { return s.rdb }
+
+// CheckReads returns an error for each option of the client for blocking reads that does not fit reads that wait for
+// this time. If a read timed out in the client, nobody would handle the entries that Redis had already delivered until
+// their lease ended. If the pool were too small, a shard would wait for the connections of other shards.
+func (s *Store) CheckReads(wait time.Duration) (errs []error) {
+	var timeout time.Duration
+	var pool int
+	switch r := s.reads.(type) {
+	case *redis.Client:
+		timeout, pool = r.Options().ReadTimeout, r.Options().PoolSize
+	case *redis.ClusterClient:
+		timeout, pool = r.Options().ReadTimeout, r.Options().PoolSize
+	default:
+		return nil
+	}
+	if timeout > 0 && timeout <= wait {
+		errs = append(errs, fmt.Errorf("the client for blocking reads has a read timeout of %s: want more than Block, %s",
+			timeout, wait))
+	}
+	if pool < s.Len() {
+		errs = append(errs, fmt.Errorf("the client for blocking reads has a pool of %d connections: want one for each of the "+
+			"%d shards", pool, s.Len()))
+	}
+	return errs
+}
 
 // Space returns the deployment's key prefix and number of shards.
 func (s *Store) Space() hongbao.Space { return s.space }

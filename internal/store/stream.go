@@ -18,7 +18,7 @@ import (
 func (k *Shard) ReadNew(ctx context.Context, group, consumer string, count int, block time.Duration) ([]RawEntry,
 	error) {
 	cmd := k.readNew(ctx, group, consumer, count, block)
-	_ = k.rdb.Process(ctx, cmd) // the command has its own error
+	_ = k.store.reads.Process(ctx, cmd) // the command has its own error
 	return k.newEntries(cmd, group)
 }
 
@@ -29,7 +29,7 @@ func (k *Shard) ReadNew(ctx context.Context, group, consumer string, count int, 
 // its head may be older than the entries, and then it does not prove that an entry is forged.
 func (k *Shard) ReadNewAhead(ctx context.Context, group, consumer string, count int, block time.Duration,
 	likely stream.SeqRange) ([]RawEntry, *Progress, error) {
-	pipe := k.rdb.Pipeline()
+	pipe := k.store.reads.Pipeline()
 	cmd := k.readNew(ctx, group, consumer, count, block)
 	_ = pipe.Process(ctx, cmd)
 	var ranges []stream.SeqRange

@@ -348,7 +348,7 @@ func TestOldRegistrations(t *testing.T) {
 	require.NoError(t, store.WitnessOf(t.Context(), b.k))
 	require.EqualValues(t, 2, registrations())
 	require.NoError(t, b.rdb.HDel(t.Context(), b.k.Keys.Meta(), "frozen").Err())
-	other, err := store.Of(b.rdb.WithTimeout(time.Minute), b.store.Space())
+	other, err := store.New(store.Config{Redis: b.rdb.WithTimeout(time.Minute), Space: b.store.Space()})
 	require.NoError(t, err)
 	require.NoError(t, store.WitnessOf(t.Context(), other.Shard(0)))
 	require.EqualValues(t, 2, registrations(), "the two that live")

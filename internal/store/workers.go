@@ -1,8 +1,14 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
+	"os"
+	"strconv"
+	"strings"
 )
 
 // Workers returns the workers of a group on the shard. There are none before the stream exists.
@@ -16,4 +22,23 @@ func (k *Shard) Workers(ctx context.Context, group string) ([]Worker, error) {
 		err = addConsumers(group, k.rdb.XInfoConsumers(ctx, k.Keys.Events(), group), &all)
 	}
 	return all.Workers, err
+}
+
+// WorkerName returns a new name for a worker: the host's name, a name for the process, and a random part. An empty
+// process stands for the process's id.
+func WorkerName(process string) string {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	host, err := os.Hostname()
+	if err != nil {
+		host = "host"
+	}
+	host = strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' {
+			return r
+		}
+		return '-'
+	}, host)
+	process = cmp.Or(process, strconv.Itoa(os.Getpid()))
+	return fmt.Sprintf("%.40s-%s-%s", host, process, hex.EncodeToString(b[:]))
 }

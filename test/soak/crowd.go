@@ -7,7 +7,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"go.uber.org/zap"
+
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/dev/crowd"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -78,8 +81,8 @@ const spread = 7919 // a prime, so that repeating callers are spread over the fi
 
 // grab lets the callers grab at an even rate, until each campaign has had five grabs for each packet.
 func (s *soak) grab(ctx context.Context) error {
-	cfg := s.servers.cfg.ProducerConfig()
-	cfg.Redis, cfg.Space = s.servers.rdb, s.servers.store.Space()
+	cfg := s.servers.cfg.Producer
+	cfg.Deployment = deployment.Of(s.servers.store, zap.NewNop())
 	p, err := producer.New(cfg)
 	if err != nil {
 		return err

@@ -78,7 +78,7 @@ func (s *soak) startServers(ctx context.Context) error {
 		return fmt.Errorf("the soak's own configuration: %w", err)
 	}
 	v.rdb = v.cfg.RedisClient()
-	if v.store, err = store.Of(v.rdb, v.cfg.Space()); err != nil {
+	if v.store, err = store.New(store.Config{Redis: v.rdb, Space: v.cfg.Space(), Deployment: v.cfg.Deployment.ID}); err != nil {
 		return err
 	}
 	s.say("redis %s, ledger %s at %s, kafka %s %s", v.redis, v.ledger, v.dsn, v.kafka.Version, v.kafka.Addr)

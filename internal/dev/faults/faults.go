@@ -63,7 +63,7 @@ type Faults struct {
 
 // Of returns the Faults of a local deployment. direct is the result of d.DirectRedis.
 func Of(d *local.Deployment, direct redis.UniversalClient, say local.Say) (*Faults, error) {
-	st, err := store.Of(direct, d.Config.Space())
+	st, err := store.New(store.Config{Redis: direct, Space: d.Config.Space(), Deployment: d.Config.Deployment.ID})
 	if err != nil {
 		return nil, err
 	}

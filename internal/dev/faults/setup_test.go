@@ -15,6 +15,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/dev/local"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -79,11 +80,11 @@ func setup(t *testing.T) *fixture {
 	f := &fixture{t: t, rdb: server.Client(t), crew: &crew{list: []local.Worker{{Number: 1, PID: 101}, {Number: 2, PID: 102}}}}
 	space := hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1}
 	var err error
-	f.store, err = store.Of(f.rdb, space)
+	f.store, err = store.New(store.Config{Redis: f.rdb, Space: space, Deployment: "test"})
 	require.NoError(t, err)
 	f.shard = f.store.Shard(0)
 	require.NoError(t, f.store.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
-	require.NoError(t, loaded.Load(t.Context(), f.rdb, space, loaded.Rain("rain", 1000, 10_000), nil))
+	require.NoError(t, loaded.Load(t.Context(), f.store, loaded.Rain("rain", 1000, 10_000), nil))
 	f.Faults = newFaults(f.store, f.crew, &local.Servers{Redis: testkit.NewProxy(t, server.Addr),
 		Kafka: testkit.NewProxy(t, echo(t))}, t.Logf)
 	return f
@@ -131,11 +132,16 @@ func (f *fixture) client() *redis.Client {
 	return rdb
 }
 
+// deployment returns the deployment as a process of its own has it.
+func (f *fixture) deployment() *deployment.Deployment {
+	return deployment.Of(f.store.Over(f.client()), zap.NewNop())
+}
+
 // grab lets users grab, and returns how many packets each user got.
 func (f *fixture) grab(users int) map[string]int {
 	f.t.Helper()
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = f.client(), f.store.Space(), "test"
+	cfg.Deployment = f.deployment()
 	p, err := producer.New(cfg)
 	require.NoError(f.t, err)
 	got := map[string]int{}
@@ -154,7 +160,7 @@ func (f *fixture) grab(users int) map[string]int {
 func (f *fixture) work(sink, name string, handle func(context.Context, []hongbao.Grant) error) {
 	f.t.Helper()
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer = f.client(), f.client(), f.store.Space(), sink, name
+	cfg.Deployment, cfg.Group, cfg.Consumer = f.deployment(), sink, name
 	cfg.Handler = hongbao.HandlerFunc(func(ctx context.Context, batch hongbao.Batch) []error {
 		grants := batch.Grants
 		errs, err := make([]error, len(grants)), handle(ctx, grants)
@@ -163,7 +169,7 @@ func (f *fixture) work(sink, name string, handle func(context.Context, []hongbao
 		}
 		return errs
 	})
-	cfg.Lease, cfg.Poll, cfg.Block, cfg.Log = lease, 100*time.Millisecond, 100*time.Millisecond, zap.NewNop()
+	cfg.Lease, cfg.Poll, cfg.Block = lease, 100*time.Millisecond, 100*time.Millisecond
 	c, err := consumer.New(cfg)
 	require.NoError(f.t, err)
 	running(f.t, c.Run)

@@ -326,7 +326,7 @@ func (d *desk) plant(id, grant string) {
 	d.t.Helper()
 	rdb := d.cfg.RedisClient()
 	defer func() { require.NoError(d.t, rdb.Close()) }()
-	st, err := store.Of(rdb, d.cfg.Space())
+	st, err := store.New(store.Config{Redis: rdb, Space: d.cfg.Space()})
 	require.NoError(d.t, err)
 	k := st.Home(id)
 	seq, err := rdb.HIncrBy(d.t.Context(), k.Keys.Meta(), "seq", 1).Result()

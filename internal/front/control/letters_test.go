@@ -24,7 +24,7 @@ func (d *desk) buried(reason string) {
 	d.t.Helper()
 	rdb := d.cfg.RedisClient()
 	defer func() { require.NoError(d.t, rdb.Close()) }()
-	st, err := store.Of(rdb, d.cfg.Space())
+	st, err := store.New(store.Config{Redis: rdb, Space: d.cfg.Space()})
 	require.NoError(d.t, err)
 	k, ctx := st.Shard(0), d.t.Context()
 	_, err = k.CreateGroup(ctx, "balance")

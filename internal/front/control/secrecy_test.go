@@ -18,7 +18,7 @@ func (d *desk) stocked(id string, places int) map[string]bool {
 	d.t.Helper()
 	rdb := d.cfg.RedisClient()
 	defer func() { require.NoError(d.t, rdb.Close()) }()
-	st, err := store.Of(rdb, d.cfg.Space())
+	st, err := store.New(store.Config{Redis: rdb, Space: d.cfg.Space()})
 	require.NoError(d.t, err)
 	amounts := map[string]bool{}
 	for _, k := range st.Places(id, places) {

@@ -18,10 +18,12 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/front/web/webtest"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -170,10 +172,12 @@ func (d *desk) load(c hongbao.Campaign) {
 func (d *desk) grab(campaign, user string) hongbao.Receipt {
 	d.t.Helper()
 	var got hongbao.Receipt
-	pc := d.cfg.ProducerConfig()
+	pc := d.cfg.Producer
 	rdb := d.cfg.RedisClient()
 	defer func() { require.NoError(d.t, rdb.Close()) }()
-	pc.Redis, pc.Space, pc.Log = rdb, d.cfg.Space(), zap.NewNop()
+	st, err := store.New(store.Config{Redis: rdb, Space: d.cfg.Space(), Deployment: d.cfg.Deployment.ID})
+	require.NoError(d.t, err)
+	pc.Deployment = deployment.Of(st, zap.NewNop())
 	p, err := producer.New(pc)
 	require.NoError(d.t, err)
 	defer func() { require.NoError(d.t, p.Close(context.WithoutCancel(d.t.Context()))) }()
@@ -193,8 +197,7 @@ func (d *desk) work() {
 	go func() {
 		done <- app.With(ctx, d.cfg, app.Needs{Redis: true}, func(a *app.App) (err error) {
 			c := a.Config.ConsumerConfig(configs.SinkBalance)
-			c.Redis, c.Reads, c.Space = a.Store().Redis(), a.Store().Redis(), a.Store().Space()
-			c.Consumer, c.Log = a.Worker(), a.Log()
+			c.Deployment, c.Consumer = a.Deployment(), a.Worker()
 			if c.Handler, err = a.Handler(ctx, configs.SinkBalance); err != nil {
 				return err
 			}

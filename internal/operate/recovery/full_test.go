@@ -50,6 +50,6 @@ func TestFullRedisOpensAfterALoss(t *testing.T) {
 	state, err := w.rdb.HGet(t.Context(), w.store.Shard(0).Keys.Campaign(id), "state").Result()
 	require.NoError(t, err)
 	require.Equal(t, "frozen", state)
-	_, _, err = w.store.Open(t.Context(), "test")
+	_, _, err = w.store.Open(t.Context())
 	require.NoError(t, err, "the mark of the key prefix is restored, too")
 }

@@ -74,7 +74,7 @@ func fencedAfterAnOpening(t *testing.T, loses bool) {
 	reached, opened, over := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	client := w.server.Client(t)
 	client.AddHook(&beforeAttempt{before: func() { close(reached); <-opened }})
-	other, err := store.Of(client, hongbao.Space{Prefix: "hb", Shards: 1})
+	other, err := store.New(store.Config{Redis: client, Space: hongbao.Space{Prefix: "hb", Shards: 1}, Deployment: "test"})
 	require.NoError(t, err)
 	second := w.recoverer(func(c *recovery.Config) { c.Store = other })
 	first := &lastAsked{before: func() {

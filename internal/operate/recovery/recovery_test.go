@@ -116,7 +116,7 @@ func TestFlushAll(t *testing.T) {
 	require.Len(t, reports[0].Campaigns, 1)
 	require.Equal(t, []string{"later"}, reports[0].Unloaded, "a campaign that has granted nothing can be loaded again")
 	require.NoError(t, w.rec.Accept(t.Context(), reports[0], by("ann", "the disk is gone")))
-	_, _, err = w.store.Open(t.Context(), "test")
+	_, _, err = w.store.Open(t.Context())
 	require.NoError(t, err)
 	words, err := w.rec.Accepted(t.Context())
 	require.NoError(t, err)

@@ -81,7 +81,7 @@ func setupOf(t *testing.T, n int) *world {
 	w.server = testkit.NewRedis(t, testkit.RedisOptions{Dir: w.dir, Args: map[string]string{"appendfsync": "always"}})
 	w.rdb = w.server.Client(t)
 	var err error
-	w.store, err = store.Of(w.rdb, hongbao.Space{Prefix: "hb", Shards: n})
+	w.store, err = store.New(store.Config{Redis: w.rdb, Space: hongbao.Space{Prefix: "hb", Shards: n}, Deployment: "test"})
 	require.NoError(t, err)
 	ctx := t.Context()
 	cfg := ledger.Config{

@@ -29,7 +29,7 @@ func TestConfig(t *testing.T) {
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	rdb := redis.NewClient(&redis.Options{})
 	defer rdb.Close()
-	st, err := store.Of(rdb, hongbao.Space{Prefix: "hb", Shards: 2})
+	st, err := store.New(store.Config{Redis: rdb, Space: hongbao.Space{Prefix: "hb", Shards: 2}})
 	require.NoError(t, err)
 	r, err := New(Config{Store: st, Name: "x", Target: "t", DoneSink: "d", Parallel: 1,
 		Options: delivery.Options{Handler: discard{}, BatchGrants: 1}})

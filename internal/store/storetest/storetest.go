@@ -87,7 +87,7 @@ func Initialized(t testing.TB, n int) *store.Store {
 // InitializedOn initializes a deployment of n shards on a given Redis.
 func InitializedOn(t testing.TB, rdb redis.UniversalClient, n int) *store.Store {
 	t.Helper()
-	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
+	st, err := store.New(store.Config{Redis: rdb, Space: hongbao.Space{Prefix: testkit.Prefix(t), Shards: n}, Deployment: "test"})
 	require.NoError(t, err)
 	require.NoError(t, st.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
 	return st

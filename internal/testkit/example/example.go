@@ -17,23 +17,24 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 )
 
-// deployment is the id of every deployment here.
-const deployment = "example"
+// id is the id of every deployment here.
+const id = "example"
 
-// Deployment is a deployment in Redis. In a program of yours, Redis is your client; ID and Space are the values of
-// deployment.id, deployment.key_prefix and deployment.shards in the operator's configuration.
+// Deployment is a deployment in Redis.
 type Deployment struct {
-	ID    string
-	Redis *redis.Client
-	Space hongbao.Space
+	// Config says where the deployment is. In a program of yours, its ID and Space are from the operator's configuration.
+	Config deployment.Config
+	*deployment.Deployment
 
 	store *store.Store
 	proxy *proxy.Proxy
@@ -42,7 +43,7 @@ type Deployment struct {
 
 // New initializes a deployment, as `hongbao init` does. The caller closes it.
 func New() *Deployment {
-	d := &Deployment{ID: deployment, Space: hongbao.Space{Prefix: name(), Shards: 1}, stop: func() {}}
+	d := &Deployment{stop: func() {}}
 	var addr string
 	if shared, skip, err := testkit.SharedRedis(); skip {
 		mini, err := miniredis.Run()
@@ -55,10 +56,12 @@ func New() *Deployment {
 	var err error
 	d.proxy, err = proxy.Start(addr)
 	check(err)
-	d.Redis = redis.NewClient(&redis.Options{Addr: d.proxy.Addr, ContextTimeoutEnabled: true})
-	d.store, err = store.Of(d.Redis, d.Space)
+	d.Config = deployment.Config{ID: id, Space: hongbao.Space{Prefix: name(), Shards: 1},
+		Redis: &redis.UniversalOptions{Addrs: []string{d.proxy.Addr}}, Log: zap.NewNop()}
+	d.Deployment, err = deployment.Open(d.Config)
 	check(err)
-	check(d.store.Initialize(context.Background(), store.InitializeCall{Deployment: d.ID}))
+	d.store = d.Store()
+	check(d.store.Initialize(context.Background(), store.InitializeCall{Deployment: id}))
 	return d
 }
 
@@ -71,13 +74,13 @@ func Rain(id string, packets int64, amount hongbao.Amount) *Deployment {
 // must be one for each packet.
 func Campaign(c hongbao.Campaign, codes ...string) *Deployment {
 	d := New()
-	check(loaded.Load(context.Background(), d.Redis, d.Space, c, codes))
+	check(loaded.Load(context.Background(), d.store, c, codes))
 	return d
 }
 
-// Close closes the client, and stops a Redis that runs in this process.
+// Close closes the deployment, and stops a Redis that runs in this process.
 func (d *Deployment) Close() {
-	check(d.Redis.Close())
+	check(d.Deployment.Close())
 	check(d.proxy.Close())
 	d.stop()
 }
@@ -102,7 +105,7 @@ func (d *Deployment) Win(campaign string, users ...string) {
 func (d *Deployment) LoseAnswers(campaign string, lost func()) (heal func()) {
 	// A producer's first call asks for the campaign's revision, and decides nothing. All others name it.
 	key := d.store.Home(campaign).Keys.Campaign(campaign)
-	revision, err := d.Redis.HGet(context.Background(), key, "revision").Bytes()
+	revision, err := d.store.Redis().HGet(context.Background(), key, "revision").Bytes()
 	check(err)
 	var healed atomic.Bool
 	decides := func(request []byte) bool { return !healed.Load() && bytes.Contains(request, revision) }
@@ -120,7 +123,7 @@ type Topic struct {
 
 // NewTopic creates the topics, with one partition each. The caller closes them.
 func NewTopic() *Topic {
-	t := &Topic{Name: name(), DeadLetters: name(), Deployment: deployment, stop: func() {}}
+	t := &Topic{Name: name(), DeadLetters: name(), Deployment: id, stop: func() {}}
 	shared, skip, err := testkit.SharedKafka()
 	if skip {
 		cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, t.Name, t.DeadLetters))
@@ -147,7 +150,7 @@ func (t *Topic) Publish(grants ...hongbao.Grant) {
 	for i := range grants {
 		g := &grants[i]
 		g.Epoch, g.Time = 1, time.Now()
-		value, headers := testkit.Record(deployment, g)
+		value, headers := testkit.Record(id, g)
 		r := &kgo.Record{Key: []byte(g.User), Value: value}
 		for _, h := range headers {
 			r.Headers = append(r.Headers, kgo.RecordHeader{Key: h[0], Value: []byte(h[1])})

@@ -5,8 +5,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -14,12 +12,8 @@ import (
 )
 
 // Load draws the plan of a campaign and loads the campaign.
-func Load(ctx context.Context, rdb redis.UniversalClient, space hongbao.Space, c hongbao.Campaign,
-	codes []string) error {
-	st, err := store.Of(rdb, space)
-	if err == nil {
-		_, err = Seeded(ctx, st, c, campaign.NewSeed(), codes...)
-	}
+func Load(ctx context.Context, st *store.Store, c hongbao.Campaign, codes []string) error {
+	_, err := Seeded(ctx, st, c, campaign.NewSeed(), codes...)
 	return err
 }
 
