@@ -1,37 +1,11 @@
 package ledger
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
-
-// SettingError says that a setting of the database could lose money.
-type SettingError struct {
-	// Setting is the setting's name as the database spells it; Value is its value.
-	Setting, Value string
-	// Fix says how to fix the setting.
-	Fix string
-}
-
-func (e *SettingError) Error() string {
-	return fmt.Sprintf("%s is %s: %s", e.Setting, e.Value, e.Fix)
-}
-
-// refuse returns an error that names the unsafe settings which are not in allow; nil if there are none.
-func refuse(settings []*SettingError, allow []string) error {
-	var errs []error
-	for _, s := range settings {
-		if !slices.Contains(allow, s.Setting) {
-			errs = append(errs, s)
-		}
-	}
-	if len(errs) == 0 {
-		return nil
-	}
-	return fmt.Errorf("the database could lose what it has confirmed: %w", errors.Join(errs...))
-}
 
 // postgresSettings are the settings that a PostgreSQL server reports.
 type postgresSettings struct {
@@ -45,11 +19,11 @@ type postgresSettings struct {
 // minPostgres is the oldest accepted server version, in the format of server_version_num.
 const minPostgres = 130_000
 
-func (s *postgresSettings) problems() []*SettingError {
-	var bad []*SettingError
+func (s *postgresSettings) problems() []*db.SettingError {
+	var bad []*db.SettingError
 	add := func(is bool, setting, value, fix string) {
 		if is {
-			bad = append(bad, &SettingError{Setting: setting, Value: value, Fix: fix})
+			bad = append(bad, &db.SettingError{Setting: setting, Value: value, Fix: fix})
 		}
 	}
 	add(s.version < minPostgres, "server_version_num", fmt.Sprint(s.version),
@@ -72,7 +46,7 @@ func (s *postgresSettings) problems() []*SettingError {
 
 // forgotten returns the timeouts that the session does not have, although Hongbao asks for them when it connects.
 // Without them a worker that is stopped in a transaction keeps its locks.
-func (s *postgresSettings) forgotten(config *Config) (bad []*SettingError) {
+func (s *postgresSettings) forgotten(config *Config) (bad []*db.SettingError) {
 	for _, t := range []struct {
 		setting string
 		has     int64
@@ -80,7 +54,7 @@ func (s *postgresSettings) forgotten(config *Config) (bad []*SettingError) {
 	}{{"lock_timeout", s.lockWait, config.LockTimeout}, {"statement_timeout", s.statement, config.Timeout},
 		{"idle_in_transaction_session_timeout", s.idle, config.Timeout}} {
 		if has := time.Duration(t.has) * time.Millisecond; has <= 0 || has > t.want {
-			bad = append(bad, &SettingError{Setting: t.setting, Value: has.String(),
+			bad = append(bad, &db.SettingError{Setting: t.setting, Value: has.String(),
 				Fix: fmt.Sprintf("Hongbao asks for it when it connects, but the server did not get it: behind a pooler run ALTER "+
 					"ROLE ... SET %s = '%dms' for the ledger's user (docs/ledger.md)", t.setting, t.want.Milliseconds())})
 		}
@@ -94,23 +68,23 @@ type sqliteSettings struct {
 	synchronous, foreignKeys, timeout int64
 }
 
-func (s *sqliteSettings) problems() []*SettingError {
-	var bad []*SettingError
+func (s *sqliteSettings) problems() []*db.SettingError {
+	var bad []*db.SettingError
 	if s.journal != "wal" {
-		bad = append(bad, &SettingError{Setting: "journal_mode", Value: s.journal,
+		bad = append(bad, &db.SettingError{Setting: "journal_mode", Value: s.journal,
 			Fix: "WAL could not be set; put the file on a local disk that supports shared memory, not in memory or on a " +
 				"network share"})
 	}
 	if s.synchronous < 2 {
-		bad = append(bad, &SettingError{Setting: "synchronous", Value: fmt.Sprint(s.synchronous),
+		bad = append(bad, &db.SettingError{Setting: "synchronous", Value: fmt.Sprint(s.synchronous),
 			Fix: "a power loss would lose transactions that were confirmed; PRAGMA synchronous must be 2 (FULL)"})
 	}
 	if s.foreignKeys != 1 {
-		bad = append(bad, &SettingError{Setting: "foreign_keys", Value: fmt.Sprint(s.foreignKeys),
+		bad = append(bad, &db.SettingError{Setting: "foreign_keys", Value: fmt.Sprint(s.foreignKeys),
 			Fix: "PRAGMA foreign_keys must be 1; this build of SQLite lacks them"})
 	}
 	if s.timeout <= 0 {
-		bad = append(bad, &SettingError{Setting: "busy_timeout", Value: fmt.Sprint(s.timeout),
+		bad = append(bad, &db.SettingError{Setting: "busy_timeout", Value: fmt.Sprint(s.timeout),
 			Fix: "PRAGMA busy_timeout must be above 0, or writers fail instead of waiting"})
 	}
 	return bad

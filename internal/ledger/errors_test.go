@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 func TestPostgresErrorClasses(t *testing.T) {
@@ -35,10 +36,10 @@ func TestPostgresErrorClasses(t *testing.T) {
 		"statement timeout":        {answer("ERROR", "57014"), true, hongbao.ClassTransient, true, nil},
 		"no such table":            {answer("ERROR", "42P01"), false, hongbao.ClassTransient, true, nil},
 		"wrong password":           {answer("FATAL", "28P01"), false, hongbao.ClassTransient, true, nil},
-		"serialization":            {answer("ERROR", "40001"), true, hongbao.ClassTransient, true, errAgain},
-		"deadlock":                 {answer("ERROR", "40P01"), true, hongbao.ClassTransient, true, errAgain},
-		"lock timeout":             {answer("ERROR", "55P03"), false, hongbao.ClassTransient, true, errAgain},
-		"check":                    {answer("ERROR", "23514"), true, hongbao.ClassPermanent, false, errOverdraw},
+		"serialization":            {answer("ERROR", "40001"), true, hongbao.ClassTransient, true, db.ErrAgain},
+		"deadlock":                 {answer("ERROR", "40P01"), true, hongbao.ClassTransient, true, db.ErrAgain},
+		"lock timeout":             {answer("ERROR", "55P03"), false, hongbao.ClassTransient, true, db.ErrAgain},
+		"check":                    {answer("ERROR", "23514"), true, hongbao.ClassPermanent, false, db.ErrOverdraw},
 		"out of range":             {answer("ERROR", "22003"), true, hongbao.ClassPermanent, false, nil},
 		"row deleted by hand":      {answer("ERROR", "23503"), true, hongbao.ClassBroken, false, nil},
 		"an unknown code":          {answer("ERROR", "ZZ000"), false, hongbao.ClassTransient, true, nil},
@@ -49,7 +50,7 @@ func TestPostgresErrorClasses(t *testing.T) {
 			require.Equal(t, c.class, hongbao.ClassOf(err))
 			require.Equal(t, c.outage, hongbao.IsOutage(err))
 			require.ErrorIs(t, err, c.err)
-			for _, mark := range []error{errAgain, errOverdraw} {
+			for _, mark := range []error{db.ErrAgain, db.ErrOverdraw} {
 				require.Equal(t, mark == c.mark, errors.Is(err, mark))
 			}
 		})
@@ -89,14 +90,14 @@ func TestPostgresSettings(t *testing.T) {
 	}
 	local := good
 	local.commit, local.standbys = "local", "ANY 1 (a, b)"
-	require.ErrorContains(t, refuse(local.problems(), nil), "synchronous_commit is local")
+	require.ErrorContains(t, db.Refuse(local.problems(), nil), "synchronous_commit is local")
 	bad := postgresSettings{version: 120_020, recovery: true, readOnly: "on", commit: "off", fsync: "off", fullPage: "off"}
-	err := refuse(bad.problems(), nil)
+	err := db.Refuse(bad.problems(), nil)
 	for _, setting := range []string{"server_version_num", "pg_is_in_recovery", "synchronous_commit", "fsync",
 		"full_page_writes"} {
 		require.ErrorContains(t, err, setting+" is ")
 	}
-	err = refuse(bad.problems(), UnsafeSettings())
+	err = db.Refuse(bad.problems(), UnsafeSettings())
 	require.ErrorContains(t, err, "pg_is_in_recovery")
 	require.NotContains(t, err.Error(), "fsync")
 }

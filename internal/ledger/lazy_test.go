@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // lazyLedger returns a lazy ledger over its own file, and counts how often it was opened.
@@ -62,7 +64,7 @@ func TestLazyOpensWithinTogether(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	err := l.Together(ctx, func(ctx context.Context) error {
-		return l.write(ctx, func(context.Context, txn) ([]stmt, error) { return nil, nil })
+		return l.write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) { return nil, nil })
 	})
 	require.NoError(t, err)
 }

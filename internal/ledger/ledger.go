@@ -13,14 +13,15 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // Ledger is the database that records which users were paid. All methods are safe for concurrent use by many workers
 // and processes.
 type Ledger struct {
 	config  Config
-	store   store
-	dialect *dialect
+	store   db.Store
+	dialect *db.Dialect
 	known   campaignCache
 	// refuseNewer, if not empty, is a query that fails if the schema is too new for this build.
 	refuseNewer string
@@ -38,9 +39,9 @@ func Open(ctx context.Context, config Config) (*Ledger, error) {
 	}
 	version, err := l.checkSchema(ctx)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the %s ledger: %w", config.Driver, err), l.store.close())
+		return nil, errors.Join(fmt.Errorf("open the %s ledger: %w", config.Driver, err), l.store.Close())
 	}
-	l.refuseNewer = fmt.Sprintf(l.dialect.refuseNewer, version)
+	l.refuseNewer = fmt.Sprintf(l.dialect.RefuseNewer, version)
 	return l, nil
 }
 
@@ -52,7 +53,7 @@ func Migrate(ctx context.Context, config Config) (steps []string, err error) {
 		return nil, err
 	}
 	steps, err = l.migrate(ctx)
-	if err = errors.Join(err, l.store.close()); err != nil {
+	if err = errors.Join(err, l.store.Close()); err != nil {
 		return nil, fmt.Errorf("migrate the %s ledger: %w", config.Driver, err)
 	}
 	return steps, nil
@@ -114,38 +115,31 @@ func newLedger(config Config) *Ledger {
 }
 
 // Close waits for running transactions and closes all connections. Call no other method after it.
-func (l *Ledger) Close() error { return l.store.close() }
+func (l *Ledger) Close() error { return l.store.Close() }
 
-// errAgain marks a transaction that the database rolled back because of a conflict with another one. The caller retries
-// it.
-var errAgain = errors.New("the transaction lost a conflict with another one")
-
-// errOverdraw marks a transaction that violated a CHECK constraint on money.
-var errOverdraw = errors.New("it would pay more than was funded")
-
-// write runs a transaction, and retries it a bounded number of times while it fails with errAgain. Within Together it
+// write runs a transaction, and retries it a bounded number of times while it fails with db.ErrAgain. Within Together it
 // runs as a part of the outer transaction.
-func (l *Ledger) write(ctx context.Context, fn func(context.Context, txn) ([]stmt, error)) error {
+func (l *Ledger) write(ctx context.Context, fn func(context.Context, db.Txn) ([]db.Stmt, error)) error {
 	if t := togetherOf(ctx); t != nil {
 		return t.write(ctx, fn)
 	}
 	return l.again(ctx, func() error {
 		tctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
 		defer cancel()
-		return l.store.write(tctx, l.refusing(tctx, func(t txn) ([]stmt, error) { return fn(tctx, t) }))
+		return l.store.Write(tctx, l.refusing(tctx, func(t db.Txn) ([]db.Stmt, error) { return fn(tctx, t) }))
 	})
 }
 
 // readDurably is read for an answer that confirms what it has read. It returns once that is on the servers for which a
 // commit waits: on PostgreSQL what it has read may be committed, but not replicated yet.
-func (l *Ledger) readDurably(ctx context.Context, fn func(context.Context, txn) error) error {
-	return l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) { return nil, fn(ctx, t) })
+func (l *Ledger) readDurably(ctx context.Context, fn func(context.Context, db.Txn) error) error {
+	return l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) { return nil, fn(ctx, t) })
 }
 
 // Replicated returns once all that this process has read in the ledger is on the servers for which a commit waits. Call
 // it before something that can't be taken back, such as dealing packets, if no method that writes is called before.
 func (l *Ledger) Replicated(ctx context.Context) error {
-	err := l.readDurably(ctx, func(ctx context.Context, t txn) error { return t.run(ctx) })
+	err := l.readDurably(ctx, func(ctx context.Context, t db.Txn) error { return t.Run(ctx) })
 	if err != nil {
 		return fmt.Errorf("wait for the ledger's standby: %w", err)
 	}
@@ -154,12 +148,12 @@ func (l *Ledger) Replicated(ctx context.Context) error {
 
 // refusing makes a transaction fail once a newer build has changed the schema incompatibly. A Ledger that migrates
 // checks the schema itself, because it may have no tables yet.
-func (l *Ledger) refusing(ctx context.Context, fn func(txn) ([]stmt, error)) func(txn) ([]stmt, error) {
+func (l *Ledger) refusing(ctx context.Context, fn func(db.Txn) ([]db.Stmt, error)) func(db.Txn) ([]db.Stmt, error) {
 	if l.refuseNewer == "" {
 		return fn
 	}
-	return func(t txn) ([]stmt, error) {
-		if err := t.refuseNewer(ctx, l.refuseNewer); err != nil {
+	return func(t db.Txn) ([]db.Stmt, error) {
+		if err := t.RefuseNewer(ctx, l.refuseNewer); err != nil {
 			return nil, err
 		}
 		return fn(t)
@@ -168,19 +162,19 @@ func (l *Ledger) refusing(ctx context.Context, fn func(txn) ([]stmt, error)) fun
 
 // alarmNewer logs the alarm that the schema is too new for this build, at most once a minute.
 func (l *Ledger) alarmNewer(err error) {
-	if log := l.log.Load(); log != nil && errors.Is(err, ErrNewerSchema) && l.newer.due("") {
+	if log := l.log.Load(); log != nil && errors.Is(err, db.ErrNewerSchema) && l.newer.due("") {
 		log.Error("ALARM: the ledger's schema is newer than this build can work with, so this process writes nothing to it, "+
 			"and grants wait unpaid; run the new build", zap.String("code", "newer_schema"), zap.Error(err))
 	}
 }
 
-// again runs a transaction, and retries it a bounded number of times while it fails with errAgain.
+// again runs a transaction, and retries it a bounded number of times while it fails with db.ErrAgain.
 func (l *Ledger) again(ctx context.Context, transact func() error) error {
 	run := func() (again bool, err error) {
 		start := time.Now()
 		err = transact()
 		l.alarmNewer(err)
-		again = errors.Is(err, errAgain)
+		again = errors.Is(err, db.ErrAgain)
 		l.observe("write", start, again, err)
 		if ctx.Err() != nil && hongbao.IsOutage(err) { // the caller gave up; the database is not down
 			err = hongbao.Errorf(hongbao.ClassOf(err), "%w: %w", context.Cause(ctx), err)
@@ -193,14 +187,14 @@ func (l *Ledger) again(ctx context.Context, transact func() error) error {
 }
 
 // read runs fn on one snapshot. Within a Together that has written something, it runs fn in that transaction.
-func (l *Ledger) read(ctx context.Context, fn func(context.Context, txn) error) error {
+func (l *Ledger) read(ctx context.Context, fn func(context.Context, db.Txn) error) error {
 	if begun, err := togetherOf(ctx).read(ctx, fn); begun {
 		return err
 	}
 	tctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
 	defer cancel()
 	start := time.Now()
-	err := l.store.read(tctx, func(t txn) error { return fn(tctx, t) })
+	err := l.store.Read(tctx, func(t db.Txn) error { return fn(tctx, t) })
 	l.observe("read", start, false, err)
 	return err
 }
@@ -258,7 +252,7 @@ func (l *Ledger) lookUp(ctx context.Context, id string, packet int64) (knownCamp
 		return k, true, nil
 	}
 	k, found, err := rowQuery[knownCampaign]{"look up campaign " + id + " in the ledger",
-		`SELECT currency, packets FROM campaign WHERE id = $1`, []any{id}, func(s scan) (k knownCampaign, err error) {
+		`SELECT currency, packets FROM campaign WHERE id = $1`, []any{id}, func(s db.Scan) (k knownCampaign, err error) {
 			err = s(&k.currency, &k.packets)
 			return k, err
 		}}.one(ctx, l)

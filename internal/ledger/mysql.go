@@ -14,6 +14,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 type mysqlStore struct {
@@ -37,12 +38,12 @@ func openMySQL(ctx context.Context, config *Config) (*mysqlStore, error) {
 		err = conn.Close()
 	}
 	if err != nil {
-		return nil, errors.Join(mysqlError(err, false), m.close())
+		return nil, errors.Join(mysqlError(err, false), m.Close())
 	}
 	return m, nil
 }
 
-func (m *mysqlStore) close() error { return m.db.Close() }
+func (m *mysqlStore) Close() error { return m.db.Close() }
 
 // Each transaction sets its isolation level, so no setting of the server or of a connection pooler can change it.
 //
@@ -55,15 +56,15 @@ const (
 		"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;\nSTART TRANSACTION READ ONLY;\n"
 )
 
-func (m *mysqlStore) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
+func (m *mysqlStore) Write(ctx context.Context, fn func(db.Txn) ([]db.Stmt, error)) error {
 	return m.transact(ctx, mysqlWrite, fn)
 }
 
-func (m *mysqlStore) read(ctx context.Context, fn func(txn) error) error {
-	return m.transact(ctx, mysqlRead, func(t txn) ([]stmt, error) { return nil, fn(t) })
+func (m *mysqlStore) Read(ctx context.Context, fn func(db.Txn) error) error {
+	return m.transact(ctx, mysqlRead, func(t db.Txn) ([]db.Stmt, error) { return nil, fn(t) })
 }
 
-func (m *mysqlStore) transact(ctx context.Context, begin string, fn func(txn) ([]stmt, error)) error {
+func (m *mysqlStore) transact(ctx context.Context, begin string, fn func(db.Txn) ([]db.Stmt, error)) error {
 	conn, err := m.db.Conn(ctx)
 	if err != nil {
 		return mysqlError(fmt.Errorf("get a connection to MySQL: %w", err), false)
@@ -89,7 +90,7 @@ type mysqlTxn struct {
 	sent bool // COMMIT may have reached the server
 }
 
-func (t *mysqlTxn) refuseNewer(_ context.Context, sql string) error {
+func (t *mysqlTxn) RefuseNewer(_ context.Context, sql string) error {
 	t.begin, t.rows = t.begin+sql+";\n", true
 	return nil
 }
@@ -98,12 +99,12 @@ func (t *mysqlTxn) refuseNewer(_ context.Context, sql string) error {
 const mysqlPiece = 1 << 20
 
 // run sends the statements as one text in one round trip, or as several texts if they are long.
-func (t *mysqlTxn) run(ctx context.Context, stmts ...stmt) error {
+func (t *mysqlTxn) Run(ctx context.Context, stmts ...db.Stmt) error {
 	for len(stmts) > 0 {
 		n, size := 0, 0
 		for n < len(stmts) && (n == 0 || size < mysqlPiece) {
-			size += len(stmts[n].sql)
-			for _, a := range stmts[n].args {
+			size += len(stmts[n].SQL)
+			for _, a := range stmts[n].Args {
 				if s, ok := a.(string); ok {
 					size += len(s)
 				}
@@ -120,19 +121,19 @@ func (t *mysqlTxn) run(ctx context.Context, stmts ...stmt) error {
 
 const mysqlCommit = "COMMIT"
 
-func (t *mysqlTxn) send(ctx context.Context, stmts []stmt) error {
+func (t *mysqlTxn) send(ctx context.Context, stmts []db.Stmt) error {
 	var text strings.Builder
 	var args []any
 	skip := strings.Count(t.begin, ";\n")
 	text.WriteString(t.begin)
 	for i, s := range stmts {
-		m := mysqlNumbered(s.sql)
+		m := mysqlNumbered(s.SQL)
 		if i > 0 {
 			text.WriteString(";\n")
 		}
 		text.WriteString(m.text)
-		args = append(args, m.args(s.args)...)
-		t.sent = t.sent || s.sql == mysqlCommit
+		args = append(args, m.args(s.Args)...)
+		t.sent = t.sent || s.SQL == mysqlCommit
 	}
 	t.begin = ""
 	rows, err := mysqlExec(ctx, t.conn, text.String(), args)
@@ -140,11 +141,11 @@ func (t *mysqlTxn) send(ctx context.Context, stmts []stmt) error {
 		err = fmt.Errorf("%d answers to %d statements", len(rows), skip+len(stmts))
 	}
 	if err != nil {
-		return mysqlError(fmt.Errorf("%d statements from %.60s...: %w", len(stmts), stmts[0].sql, err), t.sent)
+		return mysqlError(fmt.Errorf("%d statements from %.60s...: %w", len(stmts), stmts[0].SQL, err), t.sent)
 	}
 	for i, s := range stmts {
-		if s.changed != nil {
-			*s.changed = rows[skip+i]
+		if s.Changed != nil {
+			*s.Changed = rows[skip+i]
 		}
 	}
 	return nil
@@ -175,7 +176,7 @@ func mysqlExec(ctx context.Context, conn *sql.Conn, text string, args []any) (ro
 	return rows, err
 }
 
-func (t *mysqlTxn) query(ctx context.Context, query string, args []any, row func(scan) error) error {
+func (t *mysqlTxn) Query(ctx context.Context, query string, args []any, row func(db.Scan) error) error {
 	m := mysqlNumbered(query)
 	text := strings.Join([]string{t.begin, m.text}, "")
 	passOver := t.rows && t.begin != ""
@@ -204,14 +205,14 @@ func (t *mysqlTxn) query(ctx context.Context, query string, args []any, row func
 	return nil
 }
 
-func (t *mysqlTxn) commit(ctx context.Context, last []stmt) error {
+func (t *mysqlTxn) commit(ctx context.Context, last []db.Stmt) error {
 	if t.begin != "" && len(last) == 0 {
 		return nil
 	}
 	if err := ctx.Err(); err != nil { // check before sending: afterwards the outcome would be unknown
 		return mysqlError(fmt.Errorf("commit: %w", err), false)
 	}
-	return t.run(ctx, append(last, stmt{sql: mysqlCommit})...)
+	return t.Run(ctx, append(last, db.Stmt{SQL: mysqlCommit})...)
 }
 
 // rollback ends the transaction, so that the pool can reuse the connection. It discards the connection if that fails,

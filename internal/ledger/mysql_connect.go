@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // mysqlParams are the parameters that a DSN may have. mysqlConfig sets the others.
@@ -141,7 +143,7 @@ func (m *mysqlConnector) gate(ctx context.Context, conn mysqlConn) error {
 	if err != nil {
 		return fmt.Errorf("ask for the server's settings: %w", err)
 	}
-	if err := refuse(settings.problems(), m.config.UnsafeAllow); err != nil {
+	if err := db.Refuse(settings.problems(), m.config.UnsafeAllow); err != nil {
 		return err
 	}
 	set := "SET SESSION max_execution_time = " + millis(m.config.Timeout)

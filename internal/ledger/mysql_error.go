@@ -8,6 +8,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // mysqlError classifies an error of the server by its number. sent says that a COMMIT may have arrived.
@@ -26,11 +27,11 @@ func mysqlError(err error, sent bool) error {
 	switch e.Number {
 	// Record changed, lock timeout, deadlock (on Galera also in response to COMMIT), duplicate key.
 	case 1020, 1205, 1213, 1062:
-		return hongbao.Outagef(hongbao.ClassTransient, "MySQL: %w: %w", errAgain, err)
+		return hongbao.Outagef(hongbao.ClassTransient, "MySQL: %w: %w", db.ErrAgain, err)
 	case 1242: // a scalar subquery returned two rows: only refuse_newer can cause this
-		return hongbao.Outagef(hongbao.ClassTransient, "MySQL: %w: %w", ErrNewerSchema, err)
+		return hongbao.Outagef(hongbao.ClassTransient, "MySQL: %w: %w", db.ErrNewerSchema, err)
 	case 3819, 4025: // CHECK, on MySQL and on MariaDB
-		return hongbao.Errorf(hongbao.ClassPermanent, "MySQL: %w: %w", errOverdraw, err)
+		return hongbao.Errorf(hongbao.ClassPermanent, "MySQL: %w: %w", db.ErrOverdraw, err)
 	case 1216, 1217, 1451, 1452: // foreign keys
 		return hongbao.Errorf(hongbao.ClassBroken, "MySQL, a row was deleted by hand: %w", err)
 	// Null, truncated, out of range, wrong value, too long, overflow; invalid JSON for JSON_TABLE.

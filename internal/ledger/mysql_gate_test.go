@@ -17,6 +17,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -48,11 +49,11 @@ func TestMySQLErrorClasses(t *testing.T) {
 		"read-only transaction":  {answer(1792), false, hongbao.ClassTransient, true, nil},
 		"no such table":          {answer(1146), false, hongbao.ClassTransient, true, nil},
 		"wrong password":         {answer(1045), false, hongbao.ClassTransient, true, nil},
-		"deadlock":               {answer(1213), true, hongbao.ClassTransient, true, errAgain},
-		"lock timeout":           {answer(1205), true, hongbao.ClassTransient, true, errAgain},
-		"a batch id drawn twice": {answer(1062), true, hongbao.ClassTransient, true, errAgain},
-		"check on MySQL":         {answer(3819), true, hongbao.ClassPermanent, false, errOverdraw},
-		"check on MariaDB":       {answer(4025), true, hongbao.ClassPermanent, false, errOverdraw},
+		"deadlock":               {answer(1213), true, hongbao.ClassTransient, true, db.ErrAgain},
+		"lock timeout":           {answer(1205), true, hongbao.ClassTransient, true, db.ErrAgain},
+		"a batch id drawn twice": {answer(1062), true, hongbao.ClassTransient, true, db.ErrAgain},
+		"check on MySQL":         {answer(3819), true, hongbao.ClassPermanent, false, db.ErrOverdraw},
+		"check on MariaDB":       {answer(4025), true, hongbao.ClassPermanent, false, db.ErrOverdraw},
 		"out of range":           {answer(1264), true, hongbao.ClassPermanent, false, nil},
 		"overflow":               {answer(1690), true, hongbao.ClassPermanent, false, nil},
 		"too long":               {answer(1406), false, hongbao.ClassPermanent, false, nil},
@@ -66,7 +67,7 @@ func TestMySQLErrorClasses(t *testing.T) {
 			require.Equal(t, c.class, hongbao.ClassOf(err))
 			require.Equal(t, c.outage, hongbao.IsOutage(err))
 			require.ErrorIs(t, err, c.err)
-			for _, mark := range []error{errAgain, errOverdraw} {
+			for _, mark := range []error{db.ErrAgain, db.ErrOverdraw} {
 				require.Equal(t, mark == c.mark, errors.Is(err, mark))
 			}
 		})
@@ -132,15 +133,15 @@ func TestMariaDBSession(t *testing.T) {
 	store := l.store.(*mysqlStore)
 	require.Equal(t, l.config.Conns, store.db.Stats().MaxOpenConnections)
 	got := map[string]string{}
-	ask := func(x txn) error {
-		return x.query(t.Context(), `SHOW SESSION VARIABLES`, nil, func(s scan) error {
+	ask := func(x db.Txn) error {
+		return x.Query(t.Context(), `SHOW SESSION VARIABLES`, nil, func(s db.Scan) error {
 			var name, value string
 			err := s(&name, &value)
 			got[name] = value
 			return err
 		})
 	}
-	require.NoError(t, store.read(t.Context(), ask))
+	require.NoError(t, store.Read(t.Context(), ask))
 	want := map[string]string{
 		"sql_mode":                 "PIPES_AS_CONCAT,STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION",
 		"foreign_key_checks":       "ON",
@@ -168,24 +169,24 @@ func TestMariaDBIsolation(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, mariadbConfig(t))
 	store := f.ledger.store.(*mysqlStore)
-	look := func(x txn) (n int64) {
-		require.NoError(t, x.query(t.Context(), `SELECT COUNT(*) FROM campaign`, nil, func(s scan) error { return s(&n) }))
+	look := func(x db.Txn) (n int64) {
+		require.NoError(t, x.Query(t.Context(), `SELECT COUNT(*) FROM campaign`, nil, func(s db.Scan) error { return s(&n) }))
 		return n
 	}
-	require.NoError(t, store.write(t.Context(), func(x txn) ([]stmt, error) {
+	require.NoError(t, store.Write(t.Context(), func(x db.Txn) ([]db.Stmt, error) {
 		require.Zero(t, look(x))
 		f.create(t, "rain", 1)
 		require.EqualValues(t, 1, look(x), "READ COMMITTED")
 		return nil, nil
 	}))
-	err := store.read(t.Context(), func(x txn) error {
+	err := store.Read(t.Context(), func(x db.Txn) error {
 		require.EqualValues(t, 1, look(x))
 		f.create(t, "snow", 1)
 		require.EqualValues(t, 1, look(x), "one snapshot")
-		return x.run(t.Context(), stmt{sql: `DELETE FROM campaign`})
+		return x.Run(t.Context(), db.Stmt{SQL: `DELETE FROM campaign`})
 	})
 	require.True(t, mysqlReadOnly(err), "%v", err)
-	require.NoError(t, store.read(t.Context(), func(x txn) error {
+	require.NoError(t, store.Read(t.Context(), func(x db.Txn) error {
 		require.EqualValues(t, 2, look(x))
 		return nil
 	}))
@@ -238,7 +239,7 @@ func TestMySQLSettings(t *testing.T) {
 	s["rpl_semi_sync_master_enabled"], s["rpl_semi_sync_master_wait_point"] = "ON", "AFTER_SYNC"
 	require.Empty(t, s.problems(), "if the binary log is off, its settings do not matter")
 	s["read_only"], s["innodb_flush_log_at_trx_commit"] = "ON", "2"
-	err := refuse(s.problems(), UnsafeSettings())
+	err := db.Refuse(s.problems(), UnsafeSettings())
 	require.ErrorContains(t, err, "read_only is ON")
 	require.NotContains(t, err.Error(), "innodb_flush_log_at_trx_commit")
 }
@@ -266,7 +267,7 @@ func TestMariaDBRefused(t *testing.T) {
 		execute(t, admin, fmt.Sprintf("SET GLOBAL %s = %s", c.setting, c.bad))
 		for _, config := range []Config{config, root} {
 			_, err := Open(t.Context(), config)
-			var refused *SettingError
+			var refused *db.SettingError
 			require.ErrorAs(t, err, &refused, c.setting)
 			require.Equal(t, c.setting, refused.Setting)
 			require.NotEmpty(t, refused.Fix)
@@ -278,7 +279,7 @@ func TestMariaDBRefused(t *testing.T) {
 			errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5)))
 			require.Len(t, errs, 5, c.setting)
 			require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
-			var refused *SettingError
+			var refused *db.SettingError
 			if !errors.As(errs[0], &refused) {
 				return errs[0]
 			}
@@ -313,7 +314,7 @@ func TestMariaDBReadOnlyServer(t *testing.T) {
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[0]))
 	require.True(t, mysqlReadOnly(errs[0]), "%v", errs[0])
 	errs = f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5)))
-	var refused *SettingError
+	var refused *db.SettingError
 	require.ErrorAs(t, errs[0], &refused, "the store discards the connection and checks the next one")
 	execute(t, admin, "SET GLOBAL read_only = OFF")
 	f.settles(t, grantsOf("rain", 1, 5)...)
@@ -330,11 +331,10 @@ func TestMariaDBReadOnlyServer(t *testing.T) {
 // message in turn. The next migration finishes the work.
 func TestMigrationKilledAnywhere(t *testing.T) {
 	t.Parallel()
-	steps, err := loadMigrations(migrationFiles, mysqlDialect.migrations)
-	require.NoError(t, err)
+	steps := mysqlDialect.Migrations
 	proxy, config := mariadbBehindProxy(t)
 	messages := countMessages(proxy, 0)
-	_, err = Migrate(t.Context(), config)
+	_, err := Migrate(t.Context(), config)
 	require.NoError(t, err)
 	require.Greater(t, messages.Load(), int64(20), "the migration has more messages")
 	for at := int64(1); at <= messages.Load(); at++ {

@@ -13,13 +13,15 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // migrate brings the schema up to date. MySQL commits each DDL statement by itself, so migrate stores its progress in
 // the step's row: it sets begun = n before statement n, and applied_at once all statements are done. After a crash the
 // next process runs statement n again. If the statement had already run, its error says that the object exists, and is
 // ignored.
-func (m *mysqlStore) migrate(ctx context.Context, steps []migration) (done []string, err error) {
+func (m *mysqlStore) Migrate(ctx context.Context, steps []db.Step, check func(has *db.Schema) error) (done []string,
+	err error) {
 	conn, err := m.db.Conn(ctx)
 	if err != nil {
 		return nil, mysqlError(fmt.Errorf("get a connection to MySQL: %w", err), false)
@@ -30,7 +32,7 @@ func (m *mysqlStore) migrate(ctx context.Context, steps []migration) (done []str
 	if err := m.lockSchema(ctx, conn); err != nil {
 		return nil, err
 	}
-	return mysqlMigration{ctx: ctx, conn: conn}.run(steps)
+	return mysqlMigration{ctx: ctx, conn: conn}.run(steps, check)
 }
 
 // lockSchema waits until no other worker migrates this database. Lock names are server-wide and must be short, so the
@@ -61,7 +63,7 @@ func (m mysqlMigration) exec(text string, args ...any) error {
 	return nil
 }
 
-func (m mysqlMigration) run(steps []migration) (done []string, err error) {
+func (m mysqlMigration) run(steps []db.Step, check func(has *db.Schema) error) (done []string, err error) {
 	if err := m.exec(`CREATE TABLE IF NOT EXISTS hongbao_schema (version bigint PRIMARY KEY, name varchar(255) NOT NULL,
 		sum varchar(255) NOT NULL, lowest bigint NOT NULL, applied_at bigint NOT NULL, begun integer NOT NULL DEFAULT 0)
 		ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`); err != nil {
@@ -69,23 +71,23 @@ func (m mysqlMigration) run(steps []migration) (done []string, err error) {
 	}
 	has, begun, err := m.applied()
 	if err == nil {
-		err = has.check(steps)
+		err = check(&has)
 	}
 	if err != nil {
 		return nil, err
 	}
-	for _, step := range steps[min(has.done, int64(len(steps))):] {
+	for _, step := range steps[min(has.Done, int64(len(steps))):] {
 		if err := m.apply(step, begun); err != nil {
-			return nil, fmt.Errorf("%s: %w", step.name, err)
+			return nil, fmt.Errorf("%s: %w", step.Name, err)
 		}
-		begun, done = -1, append(done, step.name)
+		begun, done = -1, append(done, step.Name)
 	}
 	return done, nil
 }
 
 // applied returns the steps that the database has. begun is the last statement that the unfinished step has begun; -1
 // if there is no unfinished step.
-func (m mysqlMigration) applied() (has schema, begun int, err error) {
+func (m mysqlMigration) applied() (has db.Schema, begun int, err error) {
 	rows, err := m.conn.QueryContext(m.ctx,
 		`SELECT version, name, sum, lowest, applied_at, begun FROM hongbao_schema ORDER BY version`)
 	if err != nil {
@@ -94,17 +96,17 @@ func (m mysqlMigration) applied() (has schema, begun int, err error) {
 	defer rows.Close()
 	begun = -1
 	for rows.Next() {
-		var step migration
+		var step db.Step
 		var at int64
 		var last int
-		if err := rows.Scan(&step.version, &step.name, &step.sum, &step.lowest, &at, &last); err != nil {
+		if err := rows.Scan(&step.Version, &step.Name, &step.Sum, &step.Lowest, &at, &last); err != nil {
 			return has, 0, mysqlError(fmt.Errorf("read hongbao_schema: %w", err), false)
 		}
-		has.steps = append(has.steps, step)
+		has.Steps = append(has.Steps, step)
 		if at == 0 {
 			begun = last
 		} else {
-			has.done++
+			has.Done++
 		}
 	}
 	if err := rows.Err(); err != nil {
@@ -115,14 +117,14 @@ func (m mysqlMigration) applied() (has schema, begun int, err error) {
 
 // apply runs the statements of a step, starting with number begun (counted from 1). If begun is negative, it inserts
 // the step's row first.
-func (m mysqlMigration) apply(step migration, begun int) error {
+func (m mysqlMigration) apply(step db.Step, begun int) error {
 	if begun < 0 {
 		if err := m.exec(`INSERT INTO hongbao_schema (version, name, sum, lowest, applied_at) VALUES (?, ?, ?, ?, 0)`,
-			step.version, step.name, step.sum, step.lowest); err != nil {
+			step.Version, step.Name, step.Sum, step.Lowest); err != nil {
 			return err
 		}
 	}
-	parts := slices.DeleteFunc(strings.Split(step.script, ";\n"),
+	parts := slices.DeleteFunc(strings.Split(step.Script, ";\n"),
 		func(p string) bool { return strings.TrimSpace(p) == "" })
 	for i, part := range parts {
 		n := i + 1
@@ -144,11 +146,11 @@ func (m mysqlMigration) apply(step migration, begun int) error {
 			return err
 		}
 	}
-	return m.exec(`UPDATE hongbao_schema SET applied_at = ? WHERE version = ?`, time.Now().UnixMilli(), step.version)
+	return m.exec(`UPDATE hongbao_schema SET applied_at = ? WHERE version = ?`, time.Now().UnixMilli(), step.Version)
 }
 
-func (m mysqlMigration) progress(step migration, n int) error {
-	return m.exec(`UPDATE hongbao_schema SET begun = ? WHERE version = ?`, n, step.version)
+func (m mysqlMigration) progress(step db.Step, n int) error {
+	return m.exec(`UPDATE hongbao_schema SET begun = ? WHERE version = ?`, n, step.Version)
 }
 
 // mysqlIsThere reports whether a DDL statement failed because it had already run.

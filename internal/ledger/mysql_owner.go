@@ -12,9 +12,11 @@ import (
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
-// mysqlRightsSQL grants the rights that MySQL needs besides rightsSQL.
+// mysqlRightsSQL grants the rights that MySQL needs besides db.Rights.
 //
 //go:embed sql/mysql-rights.sql
 var mysqlRightsSQL string
@@ -30,7 +32,7 @@ type mysqlGrant struct{ role, statement string }
 // mysqlGrants returns the statements that give the roles their rights, one for each table and role. MySQL grants rights
 // on one table at a time, and a statement with a missing role fails. tables are all tables of the ledger.
 func mysqlGrants(tables []string) (list []mysqlGrant) {
-	for _, m := range grantSQL.FindAllStringSubmatch(sqlComment.ReplaceAllString(rightsSQL+mysqlRightsSQL, ""), -1) {
+	for _, m := range grantSQL.FindAllStringSubmatch(sqlComment.ReplaceAllString(db.Rights+mysqlRightsSQL, ""), -1) {
 		on := strings.Split(m[2], ",")
 		if strings.HasPrefix(m[2], "ALL TABLES") {
 			on = tables
@@ -46,7 +48,7 @@ func mysqlGrants(tables []string) (list []mysqlGrant) {
 
 // grant gives the roles of deploy/rights/mysql.sql their rights on the tables. It skips roles that do not exist, and all
 // roles if the user may not grant rights on the tables.
-func (m *mysqlStore) grant(ctx context.Context) error {
+func (m *mysqlStore) Grant(ctx context.Context) error {
 	conn, err := m.db.Conn(ctx)
 	if err != nil {
 		return mysqlError(fmt.Errorf("get a connection to MySQL: %w", err), false)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // mysqlSettings are the settings that a server reports, by their names in SHOW VARIABLES. Some exist only on MySQL or
@@ -41,11 +43,11 @@ func (s mysqlSettings) tooOld() bool {
 	return slices.Compare(has, minMySQL) < 0
 }
 
-func (s mysqlSettings) problems() []*SettingError {
-	var bad []*SettingError
+func (s mysqlSettings) problems() []*db.SettingError {
+	var bad []*db.SettingError
 	want := func(is bool, setting, fix string) {
 		if value, ok := s[setting]; ok && !is {
-			bad = append(bad, &SettingError{Setting: setting, Value: value, Fix: fix})
+			bad = append(bad, &db.SettingError{Setting: setting, Value: value, Fix: fix})
 		}
 	}
 	want(!s.tooOld(), "version", "upgrade the server to MySQL 8.0.16 or MariaDB 10.6, or newer: older ones do not "+

@@ -1,24 +1,30 @@
 package ledger
 
 import (
+	_ "embed"
 	"regexp"
 	"strconv"
 	"sync"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
-var mysqlDialect = dialect{
-	queries:    loadQueries("mysql"),
-	migrations: "migrations/mysql",
-	pack:       packJSON,
-	orNothing:  ` ON DUPLICATE KEY UPDATE campaign = VALUES(campaign)`,
-	share:      ` LOCK IN SHARE MODE`,
-	version:    `VERSION()`,
-	semiSync: [2]string{
+//go:embed sql/mysql.sql
+var mysqlSQL string
+
+var mysqlDialect = db.Dialect{
+	Queries:    db.LoadQueries(mysqlSQL),
+	Migrations: db.MustLoadSteps(migrationFiles, "migrations/mysql"),
+	Pack:       db.PackJSON,
+	OrNothing:  ` ON DUPLICATE KEY UPDATE campaign = VALUES(campaign)`,
+	Share:      ` LOCK IN SHARE MODE`,
+	Version:    `VERSION()`,
+	SemiSync: [2]string{
 		`SHOW GLOBAL VARIABLES WHERE Variable_name IN ('rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled')`,
 		`SHOW GLOBAL STATUS WHERE Variable_name IN ('Rpl_semi_sync_master_status', 'Rpl_semi_sync_source_status')`},
 	// One more connection is for an administrator.
-	connections: `@@max_connections`,
-	now:         `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000`,
+	Connections: `@@max_connections`,
+	Now:         `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000`,
 }
 
 // mysqlStatement is a statement with ? instead of $1, $2, ..., because the driver has no numbered parameters. Its n-th

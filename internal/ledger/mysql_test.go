@@ -16,6 +16,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -92,8 +93,8 @@ func TestMariaDBFewStatements(t *testing.T) {
 	f := newFixture(t, config)
 	f.create(t, "rain", 2_000)
 	asked := func() (n int64) {
-		err := f.ledger.store.read(t.Context(), func(x txn) error {
-			return x.query(t.Context(), `SHOW SESSION STATUS LIKE 'Questions'`, nil, func(s scan) error {
+		err := f.ledger.store.Read(t.Context(), func(x db.Txn) error {
+			return x.Query(t.Context(), `SHOW SESSION STATUS LIKE 'Questions'`, nil, func(s db.Scan) error {
 				var name string
 				return s(&name, &n)
 			})
@@ -116,13 +117,13 @@ func TestMariaDBFewStatements(t *testing.T) {
 func TestMySQLLongTransaction(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, mariadbConfig(t))
-	var stmts []stmt
+	var stmts []db.Stmt
 	changed := make([]int64, 5)
 	for i := range changed {
 		stmts = append(stmts,
-			stmt{sql: `INSERT INTO campaign (id, spec, plan_hash, seed, kind, currency, packets, funded, state,
+			db.Stmt{SQL: `INSERT INTO campaign (id, spec, plan_hash, seed, kind, currency, packets, funded, state,
 			created_at) VALUES ($1, $2, '', $3, '', '', 1, 0, 'funded', 0)`,
-				args: []any{fmt.Sprintf("c%d", i), strings.Repeat("x", mysqlPiece/2+1), make([]byte, 32)}, changed: &changed[i]})
+				Args: []any{fmt.Sprintf("c%d", i), strings.Repeat("x", mysqlPiece/2+1), make([]byte, 32)}, Changed: &changed[i]})
 	}
 	f.tamper(t, stmts...)
 	require.Equal(t, []int64{1, 1, 1, 1, 1}, changed)
@@ -131,11 +132,11 @@ func TestMySQLLongTransaction(t *testing.T) {
 	require.Equal(t, 5, n)
 	over := append(stmts[:0:0], stmts...)
 	for i := range over {
-		over[i].args = append([]any{fmt.Sprintf("d%d", i)}, stmts[i].args[1:]...)
+		over[i].Args = append([]any{fmt.Sprintf("d%d", i)}, stmts[i].Args[1:]...)
 	}
-	over[4].args[0] = "c4" // the last statement fails after others were sent
-	err := f.ledger.store.write(t.Context(), func(txn) ([]stmt, error) { return over, nil })
-	require.ErrorIs(t, err, errAgain)
+	over[4].Args[0] = "c4" // the last statement fails after others were sent
+	err := f.ledger.store.Write(t.Context(), func(db.Txn) ([]db.Stmt, error) { return over, nil })
+	require.ErrorIs(t, err, db.ErrAgain)
 	require.NoError(t, mariadb(t, f.config.DSN).QueryRowContext(t.Context(), `SELECT COUNT(*) FROM campaign`).Scan(&n))
 	require.Equal(t, 5, n)
 }

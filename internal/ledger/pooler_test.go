@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -80,7 +81,7 @@ func TestPostgresNeedsItsTimeouts(t *testing.T) {
 	for _, setting := range []string{"lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"} {
 		require.ErrorContains(t, err, setting+" is 0s")
 	}
-	var refused *SettingError
+	var refused *db.SettingError
 	require.ErrorAs(t, err, &refused)
 
 	admin := connect(t, direct.DSN)

@@ -3,6 +3,7 @@ package ledger
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -14,27 +15,31 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
-var postgresDialect = dialect{
-	queries:    loadQueries("standard", "postgres"),
-	migrations: "migrations/postgres",
+//go:embed sql/postgres.sql
+var postgresSQL string
+
+var postgresDialect = db.Dialect{
+	Queries:    db.LoadQueries(db.Standard, postgresSQL),
+	Migrations: db.MustLoadSteps(migrationFiles, "migrations/postgres"),
 	// The wait for another migration has no time limit.
-	lock: []string{`SET LOCAL lock_timeout = 0`, `SELECT pg_advisory_xact_lock(7166473318640)`,
+	Lock: []string{`SET LOCAL lock_timeout = 0`, `SELECT pg_advisory_xact_lock(7166473318640)`,
 		`RESET lock_timeout`},
-	pack:      func(columns ...any) ([]any, error) { return columns, nil },
-	copies:    true,
-	orNothing: ` ON CONFLICT (campaign, packet) DO NOTHING`,
-	share:     ` FOR SHARE`,
-	blocks:    `SELECT pg_relation_size('account') / CAST(current_setting('block_size') AS bigint)`,
-	version:   `current_setting('server_version')`,
+	Pack:      func(columns ...any) ([]any, error) { return columns, nil },
+	Copies:    true,
+	OrNothing: ` ON CONFLICT (campaign, packet) DO NOTHING`,
+	Share:     ` FOR SHARE`,
+	Blocks:    `SELECT pg_relation_size('account') / CAST(current_setting('block_size') AS bigint)`,
+	Version:   `current_setting('server_version')`,
 	// The time when the server received the statement. A worker's own clock starts earlier, before it sends the
 	// statement.
-	now: `CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint)`,
-	connections: `CAST(current_setting('max_connections') AS bigint)
+	Now: `CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint)`,
+	Connections: `CAST(current_setting('max_connections') AS bigint)
 		- CAST(current_setting('superuser_reserved_connections') AS bigint)
 		- COALESCE(CAST(current_setting('reserved_connections', true) AS bigint), 0)`,
-	denied: `SELECT r.name || ' on ' || string_agg(t.name, ', ' ORDER BY t.name)
+	Denied: `SELECT r.name || ' on ' || string_agg(t.name, ', ' ORDER BY t.name)
 		FROM unnest($1::text[]) AS t (name), unnest(ARRAY['SELECT', 'INSERT']) AS r (name)
 		WHERE NOT has_table_privilege(to_regclass(t.name), r.name)
 			AND (r.name = 'SELECT' OR t.name <> 'deployment') GROUP BY r.name ORDER BY r.name`,
@@ -60,7 +65,7 @@ func openPostgres(ctx context.Context, config *Config) (*postgres, error) {
 		return p, nil
 	}
 	p.pool.Close()
-	var unsafe *SettingError
+	var unsafe *db.SettingError
 	if errors.As(err, &unsafe) { // no outage: an operator has to change the server, or the DSN
 		return nil, err
 	}
@@ -135,7 +140,7 @@ const postgresAsk = `SELECT current_setting('server_version_num')::integer, pg_i
 // timeoutSetting begins a call that returns a timeout in milliseconds. It is closed by the setting's name.
 const timeoutSetting = `(SELECT CAST(setting AS bigint) FROM pg_settings WHERE name = `
 
-func (s *postgresSettings) scan(row scan) error {
+func (s *postgresSettings) scan(row db.Scan) error {
 	return row(&s.version, &s.recovery, &s.readOnly, &s.commit, &s.fsync, &s.fullPage, &s.standbys,
 		&s.lockWait, &s.statement, &s.idle)
 }
@@ -146,30 +151,30 @@ func gate(ctx context.Context, conn *pgx.Conn, config *Config) error {
 	if err := s.scan(conn.QueryRow(ctx, postgresAsk).Scan); err != nil {
 		return fmt.Errorf("ask for the server's settings: %w", err)
 	}
-	return refuse(append(s.problems(), s.forgotten(config)...), config.UnsafeAllow)
+	return db.Refuse(append(s.problems(), s.forgotten(config)...), config.UnsafeAllow)
 }
 
-func (p *postgres) close() error {
+func (p *postgres) Close() error {
 	p.pool.Close()
 	return nil
 }
 
-func (p *postgres) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
+func (p *postgres) Write(ctx context.Context, fn func(db.Txn) ([]db.Stmt, error)) error {
 	return p.transact(ctx, &postgresTxn{begin: begins("read committed")}, fn)
 }
 
-func (p *postgres) read(ctx context.Context, fn func(txn) error) error {
+func (p *postgres) Read(ctx context.Context, fn func(db.Txn) error) error {
 	t := &postgresTxn{begin: begins("repeatable read read only"), reads: true}
-	return p.transact(ctx, t, func(t txn) ([]stmt, error) { return nil, fn(t) })
+	return p.transact(ctx, t, func(t db.Txn) ([]db.Stmt, error) { return nil, fn(t) })
 }
 
 // begins returns the statements that begin a transaction. They ask whether the server is still the primary, because a
 // role change may leave connections open. A transaction that only reads needs this, too: keys, pauses and campaigns
 // decide what happens next, and a former primary has old ones.
-func begins(mode string) []stmt {
-	return []stmt{{sql: "begin isolation level " + mode},
-		{sql: `SELECT pg_is_in_recovery() OR CAST(current_setting('default_transaction_read_only') AS boolean)`,
-			row: func(s scan) error {
+func begins(mode string) []db.Stmt {
+	return []db.Stmt{{SQL: "begin isolation level " + mode},
+		{SQL: `SELECT pg_is_in_recovery() OR CAST(current_setting('default_transaction_read_only') AS boolean)`,
+			Row: func(s db.Scan) error {
 				var not bool
 				if err := s(&not); err != nil || !not {
 					return err
@@ -178,7 +183,7 @@ func begins(mode string) []stmt {
 			}}}
 }
 
-func (p *postgres) transact(ctx context.Context, t *postgresTxn, fn func(txn) ([]stmt, error)) error {
+func (p *postgres) transact(ctx context.Context, t *postgresTxn, fn func(db.Txn) ([]db.Stmt, error)) error {
 	conn, err := p.pool.Acquire(ctx)
 	if err != nil {
 		return postgresError(fmt.Errorf("get a connection to PostgreSQL: %w", err), false)
@@ -207,36 +212,36 @@ func (p *postgres) transact(ctx context.Context, t *postgresTxn, fn func(txn) ([
 // postgresTxn sends its BEGIN together with its first statements, in one round trip.
 type postgresTxn struct {
 	conn  *pgx.Conn
-	begin []stmt // statements that begin the transaction; empty once sent
-	reads bool   // it only reads
-	sent  bool   // COMMIT may have reached the server
+	begin []db.Stmt // statements that begin the transaction; empty once sent
+	reads bool      // it only reads
+	sent  bool      // COMMIT may have reached the server
 }
 
-func (t *postgresTxn) refuseNewer(_ context.Context, sql string) error {
-	t.begin = append(t.begin, stmt{sql: sql})
+func (t *postgresTxn) RefuseNewer(_ context.Context, sql string) error {
+	t.begin = append(t.begin, db.Stmt{SQL: sql})
 	return nil
 }
 
-func (t *postgresTxn) run(ctx context.Context, stmts ...stmt) error {
-	if len(stmts) == 1 && stmts[0].rows > 0 {
+func (t *postgresTxn) Run(ctx context.Context, stmts ...db.Stmt) error {
+	if len(stmts) == 1 && stmts[0].Rows > 0 {
 		return t.copyGrants(ctx, &stmts[0])
 	}
 	b := &pgx.Batch{}
 	stmts, t.begin = append(t.begin, stmts...), nil
 	for _, s := range stmts {
-		b.Queue(s.sql, s.args...)
+		b.Queue(s.SQL, s.Args...)
 	}
 	r := t.conn.SendBatch(ctx, b)
 	for _, s := range stmts {
 		delete(t.conn.PgConn().CustomData(), warningKey) // so that it is a warning of this statement
-		tag, err := s.answer(r)
+		tag, err := answer(&s, r)
 		if err != nil {
-			err = fmt.Errorf("%.60s...: %w", s.sql, err)
+			err = fmt.Errorf("%.60s...: %w", s.SQL, err)
 			_ = r.Close() // returns the same error again
 			return postgresError(err, t.sent)
 		}
-		if s.changed != nil {
-			*s.changed = tag.RowsAffected()
+		if s.Changed != nil {
+			*s.Changed = tag.RowsAffected()
 		}
 	}
 	if err := r.Close(); err != nil {
@@ -246,33 +251,33 @@ func (t *postgresTxn) run(ctx context.Context, stmts ...stmt) error {
 }
 
 // copyGrants copies rows into table grants.
-func (t *postgresTxn) copyGrants(ctx context.Context, s *stmt) error {
+func (t *postgresTxn) copyGrants(ctx context.Context, s *db.Stmt) error {
 	if len(t.begin) > 0 {
-		if err := t.run(ctx); err != nil {
+		if err := t.Run(ctx); err != nil {
 			return err
 		}
 	}
-	tag, err := t.conn.PgConn().CopyFrom(ctx, bytes.NewReader(copyRows(s)), "COPY grants ("+s.sql+") FROM STDIN BINARY")
+	tag, err := t.conn.PgConn().CopyFrom(ctx, bytes.NewReader(copyRows(s)), "COPY grants ("+s.SQL+") FROM STDIN BINARY")
 	if err != nil {
-		err = postgresError(fmt.Errorf("copy %d grants: %w", s.rows, err), t.sent)
+		err = postgresError(fmt.Errorf("copy %d grants: %w", s.Rows, err), t.sent)
 		var pg *pgconn.PgError
 		if errors.As(err, &pg) && pg.Code == "0A000" { // row-level security refuses COPY; the next try uses INSERT
-			err = hongbao.Outagef(hongbao.ClassTransient, "%w: %w", errAgain, err)
+			err = hongbao.Outagef(hongbao.ClassTransient, "%w: %w", db.ErrAgain, err)
 		}
 		return err
 	}
-	*s.changed = tag.RowsAffected()
+	*s.Changed = tag.RowsAffected()
 	return nil
 }
 
 // copyRows returns the rows in COPY's binary format. pgx can do this too, but chooses an encoding for each value, which
 // took a quarter of a worker's time.
-func copyRows(s *stmt) []byte {
+func copyRows(s *db.Stmt) []byte {
 	const head = "PGCOPY\n\xff\r\n\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" // no flags, no header extension
-	b := append(make([]byte, 0, s.rows*160), head...)
-	for i := range s.rows {
-		b = binary.BigEndian.AppendUint16(b, uint16(len(s.args)))
-		for _, column := range s.args {
+	b := append(make([]byte, 0, s.Rows*160), head...)
+	for i := range s.Rows {
+		b = binary.BigEndian.AppendUint16(b, uint16(len(s.Args)))
+		for _, column := range s.Args {
 			switch column := column.(type) {
 			case []string:
 				b = append(binary.BigEndian.AppendUint32(b, uint32(len(column[i]))), column[i]...)
@@ -287,8 +292,8 @@ func copyRows(s *stmt) []byte {
 }
 
 // answer reads the result of the statement, which is the next one of a batch.
-func (s *stmt) answer(r pgx.BatchResults) (pgconn.CommandTag, error) {
-	if s.row == nil {
+func answer(s *db.Stmt, r pgx.BatchResults) (pgconn.CommandTag, error) {
+	if s.Row == nil {
 		return r.Exec()
 	}
 	rows, err := r.Query()
@@ -297,16 +302,16 @@ func (s *stmt) answer(r pgx.BatchResults) (pgconn.CommandTag, error) {
 	}
 	defer rows.Close()
 	for rows.Next() {
-		if err := s.row(rows.Scan); err != nil {
+		if err := s.Row(rows.Scan); err != nil {
 			return pgconn.CommandTag{}, err
 		}
 	}
 	return rows.CommandTag(), rows.Err()
 }
 
-func (t *postgresTxn) query(ctx context.Context, sql string, args []any, row func(scan) error) error {
+func (t *postgresTxn) Query(ctx context.Context, sql string, args []any, row func(db.Scan) error) error {
 	if len(t.begin) > 0 {
-		if err := t.run(ctx); err != nil {
+		if err := t.Run(ctx); err != nil {
 			return err
 		}
 	}
@@ -326,15 +331,15 @@ func (t *postgresTxn) query(ctx context.Context, sql string, args []any, row fun
 	return nil
 }
 
-func (t *postgresTxn) commit(ctx context.Context, last []stmt) error {
+func (t *postgresTxn) commit(ctx context.Context, last []db.Stmt) error {
 	if len(t.begin) > 0 && len(last) == 0 {
 		return nil
 	}
 	t.sent = true
 	if !t.reads {
-		last = append(last, stmt{sql: postgresBarrier})
+		last = append(last, db.Stmt{SQL: postgresBarrier})
 	}
-	if err := t.run(ctx, append(last, stmt{sql: "commit"})...); err != nil {
+	if err := t.Run(ctx, append(last, db.Stmt{SQL: "commit"})...); err != nil {
 		return err
 	}
 	if w, ok := t.conn.PgConn().CustomData()[warningKey].(*pgconn.Notice); ok {

@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // errNotPrimary says that the server of a connection is not the primary, or no longer.
@@ -23,7 +24,7 @@ func postgresError(err error, sent bool) error {
 	if sent && !pgconn.SafeToRetry(err) {
 		class = hongbao.ClassUnknown
 	}
-	var unsafe *SettingError
+	var unsafe *db.SettingError
 	if errors.As(err, &unsafe) { // of a new connection: nothing was sent
 		return hongbao.Outagef(hongbao.ClassTransient, "PostgreSQL: %w", err)
 	}
@@ -36,11 +37,11 @@ func postgresError(err error, sent bool) error {
 	}
 	switch pg.Code {
 	case "40001", "40P01", "55P03", "23505": // serialization failure, deadlock, lock timeout, duplicate key
-		return hongbao.Outagef(class, "PostgreSQL: %w: %w", errAgain, err)
+		return hongbao.Outagef(class, "PostgreSQL: %w: %w", db.ErrAgain, err)
 	case "22012": // division by zero: only refuse_newer divides
-		return hongbao.Outagef(class, "PostgreSQL: %w: %w", ErrNewerSchema, err)
+		return hongbao.Outagef(class, "PostgreSQL: %w: %w", db.ErrNewerSchema, err)
 	case "23514":
-		return hongbao.Errorf(hongbao.ClassPermanent, "PostgreSQL: %w: %w", errOverdraw, err)
+		return hongbao.Errorf(hongbao.ClassPermanent, "PostgreSQL: %w: %w", db.ErrOverdraw, err)
 	case "23503":
 		return hongbao.Errorf(hongbao.ClassBroken, "PostgreSQL, a row was deleted by hand: %w", err)
 	case "25006", "57014", "25P03": // read-only server, statement timeout, idle-in-transaction timeout

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"strings"
 	"time"
@@ -10,11 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // index creates an index by CREATE INDEX CONCURRENTLY, so that workers can write meanwhile. A killed attempt leaves an
 // invalid index, which is dropped first.
-func (p *postgres) index(ctx context.Context, index string) error {
+func (p *postgres) MakeIndex(ctx context.Context, index string) error {
 	name, _, _ := strings.Cut(index, " ")
 	err := p.locked(ctx, func(conn *pgx.Conn) error {
 		invalid := false
@@ -58,14 +58,9 @@ func (p *postgres) locked(ctx context.Context, do func(conn *pgx.Conn) error) er
 	return do(conn)
 }
 
-// rightsSQL grants the roles their rights, in PostgreSQL's SQL.
-//
-//go:embed sql/rights.sql
-var rightsSQL string
-
 // grant gives the roles of deploy/rights/postgres.sql their rights on the tables. It does nothing in a database in which
 // that file has not run, and if the user does not own the tables.
-func (p *postgres) grant(ctx context.Context) error {
+func (p *postgres) Grant(ctx context.Context) error {
 	err := p.locked(ctx, func(conn *pgx.Conn) error {
 		var mine bool
 		err := conn.QueryRow(ctx, `SELECT COUNT(*) = 3 AND pg_has_role((SELECT relowner FROM pg_class
@@ -74,7 +69,7 @@ func (p *postgres) grant(ctx context.Context) error {
 			WHERE n.nspname = 'public' AND to_regclass('campaign') = to_regclass('public.campaign')
 				AND a.privilege_type = 'USAGE' AND r.rolname IN ('hongbao_serve', 'hongbao_work', 'hongbao_control')`).Scan(&mine)
 		if err == nil && mine {
-			_, err = conn.Exec(ctx, rightsSQL) // one implicit transaction
+			_, err = conn.Exec(ctx, db.Rights) // one implicit transaction
 		}
 		return err
 	})

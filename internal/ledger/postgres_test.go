@@ -17,6 +17,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -73,7 +74,7 @@ func TestPostgresRefused(t *testing.T) {
 			config.UnsafeAllow = nil
 		}
 		_, err := Open(t.Context(), config)
-		var refused *SettingError
+		var refused *db.SettingError
 		require.ErrorAs(t, err, &refused)
 		require.Equal(t, setting, refused.Setting)
 		require.False(t, hongbao.IsOutage(err), "an operator has to change the setting")
@@ -103,7 +104,7 @@ func TestReadOnlyServer(t *testing.T) {
 		errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5)))
 		require.Len(t, errs, 5)
 		require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
-		var refused *SettingError
+		var refused *db.SettingError
 		return errors.As(errs[0], &refused) && refused.Setting == "default_transaction_read_only" &&
 			hongbao.ClassOf(errs[0]) == hongbao.ClassTransient
 	}, "new connections are refused")
@@ -136,7 +137,7 @@ func TestPostgresGatesEachConnection(t *testing.T) {
 		errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5)))
 		require.Len(t, errs, 5)
 		require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
-		var refused *SettingError
+		var refused *db.SettingError
 		return errors.As(errs[0], &refused) && refused.Setting == "synchronous_commit"
 	}, "the connection is refused")
 	_, err = admin.Exec(t.Context(), "ALTER DATABASE "+name+" RESET synchronous_commit")
@@ -185,7 +186,7 @@ func TestWorkerNeedsNoDDL(t *testing.T) {
 // many transactions were retried.
 func watchTrips(f *fixture, fn func()) (trips []int, again int) {
 	inner := f.ledger.store
-	f.ledger.store = &watched{store: inner, run: func(stmts int) { trips = append(trips, stmts) },
+	f.ledger.store = &watched{Store: inner, run: func(stmts int) { trips = append(trips, stmts) },
 		query: func(context.Context, string, int) { trips = append(trips, 1) }}
 	f.ledger.config.Observe = func(_ string, _ time.Duration, lost bool, _ error) {
 		if lost {

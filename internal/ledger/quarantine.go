@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // Reason says why a grant is in quarantine.
@@ -75,7 +76,7 @@ func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool
 	for part := range slices.Chunk(items, quarantineRows) {
 		var more []Quarantined
 		var behind fencedItems
-		err := l.write(ctx, func(ctx context.Context, t txn) (stmts []stmt, err error) {
+		err := l.write(ctx, func(ctx context.Context, t db.Txn) (stmts []db.Stmt, err error) {
 			seen := shardViewOf(part)
 			if err = l.ask(ctx, t, seen.queries()...); err == nil {
 				behind, err = l.behindFences(ctx, t, seen, part, pending)
@@ -98,7 +99,7 @@ func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool
 }
 
 // writeQuarantine writes the items with three statements, however many there are.
-func (l *Ledger) writeQuarantine(ctx context.Context, t txn, items []item) (waiting []Quarantined, err error) {
+func (l *Ledger) writeQuarantine(ctx context.Context, t db.Txn, items []item) (waiting []Quarantined, err error) {
 	has, err := l.readGrants(ctx, t, items)
 	if err != nil {
 		return nil, err
@@ -119,20 +120,20 @@ func (l *Ledger) writeQuarantine(ctx context.Context, t txn, items []item) (wait
 		return nil, nil
 	}
 	rows, facts := packQuarantine(list)
-	packed, err := l.dialect.pack(rows...)
+	packed, err := l.dialect.Pack(rows...)
 	if err != nil {
 		return nil, err
 	}
 	batch := rand.Int64()
-	insert := stmt{sql: l.dialect.insertQuarantine, args: append(slices.Clone(packed), now.UnixMilli(), batch)}
-	if err := t.run(ctx, insert); err != nil {
+	insert := db.Stmt{SQL: l.dialect.InsertQuarantine, Args: append(slices.Clone(packed), now.UnixMilli(), batch)}
+	if err := t.Run(ctx, insert); err != nil {
 		return nil, err
 	}
-	if packed, err = l.dialect.pack(facts...); err != nil {
+	if packed, err = l.dialect.Pack(facts...); err != nil {
 		return nil, err
 	}
 	given := make(map[int64]bool, len(list)) // a grant that is twice in a batch is new only once
-	err = t.query(ctx, l.dialect.findQuarantined, packed, func(s scan) error {
+	err = t.Query(ctx, l.dialect.FindQuarantined, packed, func(s db.Scan) error {
 		var n, id, resolved, by int64
 		if err := s(&n, &id, &resolved, &by); err != nil || resolved != 0 {
 			return err
@@ -181,7 +182,7 @@ const quarantineColumns = `id, reason, ` + grantColumns + `, entry_id,
 	resolved_at, resolved_by, resolution,
 	COALESCE((SELECT currency FROM campaign AS c WHERE c.id = quarantine.campaign), '')`
 
-func scanQuarantined(s scan) (Quarantined, error) {
+func scanQuarantined(s db.Scan) (Quarantined, error) {
 	var q Quarantined
 	var reason string
 	var has hongbao.Grant

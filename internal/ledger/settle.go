@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // item is the state of one grant of a batch in the settler.
@@ -40,7 +41,7 @@ type storedGrant struct {
 	batch int64
 }
 
-func scanGrant(s scan) (storedGrant, error) {
+func scanGrant(s db.Scan) (storedGrant, error) {
 	var g storedGrant
 	var shard, at int64
 	err := s(&g.Campaign, &g.Packet, &g.User, &g.Amount, &shard, &g.Seq, &g.Epoch, &g.RequestID, &at, &g.batch)
@@ -70,7 +71,7 @@ type settleCall struct {
 // other, but never deadlock.
 func (s *settleCall) post(ctx context.Context) (differ []item, err error) {
 	sortItems(s.items)
-	err = s.write(ctx, func(ctx context.Context, t txn) (stmts []stmt, err error) {
+	err = s.write(ctx, func(ctx context.Context, t db.Txn) (stmts []db.Stmt, err error) {
 		stmts, differ, err = s.insert(ctx, t)
 		s.tries++
 		if err != nil || !s.pending {
@@ -87,7 +88,7 @@ func (s *settleCall) post(ctx context.Context) (differ []item, err error) {
 
 // insert inserts the grants, except those that an operator has decided about or that a fence leaves out. It compares
 // grants that already exist with their rows. It returns the statements that move the money of the new grants.
-func (s *settleCall) insert(ctx context.Context, t txn) (stmts []stmt, differ []item, err error) {
+func (s *settleCall) insert(ctx context.Context, t db.Txn) (stmts []db.Stmt, differ []item, err error) {
 	seen, aside := shardViewOf(s.items), asideViewOf(s.items)
 	if err = s.ask(ctx, t, append(seen.queries(), aside.queries()...)...); err != nil {
 		return nil, nil, err
@@ -111,7 +112,7 @@ func (s *settleCall) insert(ctx context.Context, t txn) (stmts []stmt, differ []
 }
 
 // pay inserts items that may be settled, and returns the statements that move the money of the new ones.
-func (s *settleCall) pay(ctx context.Context, t txn, items []item) (stmts []stmt, differ []item, err error) {
+func (s *settleCall) pay(ctx context.Context, t db.Txn, items []item) (stmts []db.Stmt, differ []item, err error) {
 	// A statement can't insert a key twice, so a duplicate in the batch is compared with the first grant instead.
 	fresh := slices.CompactFunc(slices.Clone(items), func(a, b item) bool { return keyOf(a.grant) == keyOf(b.grant) })
 	batch := rand.Int64()
@@ -120,7 +121,7 @@ func (s *settleCall) pay(ctx context.Context, t txn, items []item) (stmts []stmt
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := t.run(ctx, insert); err != nil {
+	if err := t.Run(ctx, insert); err != nil {
 		return nil, nil, err
 	}
 	if s.tries > 0 || inserted < int64(len(items)) {
@@ -142,19 +143,19 @@ func (s *settleCall) pay(ctx context.Context, t txn, items []item) (stmts []stmt
 // insertGrants returns the statement that inserts the grants. On PostgreSQL the first try uses COPY, which takes three
 // quarters of the time of INSERT. If a packet exists, COPY fails, and the next try uses an INSERT that skips the
 // packet.
-func (s *settleCall) insertGrants(items []item, batch int64, inserted *int64) (stmt, error) {
+func (s *settleCall) insertGrants(items []item, batch int64, inserted *int64) (db.Stmt, error) {
 	columns := columnsOf(items)
-	sql, copied := s.dialect.insertGrants, s.dialect.copies && s.tries == 0
+	sql, copied := s.dialect.InsertGrants, s.dialect.Copies && s.tries == 0
 	if copied {
 		sql = grantColumns + ", batch"
 	}
-	if copied || s.dialect.byRow {
-		return stmt{sql: sql, args: append(columns, slices.Repeat([]int64{batch}, len(items))), changed: inserted,
-			rows: len(items)}, nil
+	if copied || s.dialect.ByRow {
+		return db.Stmt{SQL: sql, Args: append(columns, slices.Repeat([]int64{batch}, len(items))), Changed: inserted,
+			Rows: len(items)}, nil
 	}
-	packed, err := s.dialect.pack(columns...)
-	return stmt{sql: s.dialect.insertOnce(sql, s.tries), args: append(slices.Clone(packed), batch),
-		changed: inserted}, err
+	packed, err := s.dialect.Pack(columns...)
+	return db.Stmt{SQL: s.dialect.InsertOnce(sql, s.tries), Args: append(slices.Clone(packed), batch),
+		Changed: inserted}, err
 }
 
 func columnsOf(items []item) []any {
@@ -171,13 +172,13 @@ func columnsOf(items []item) []any {
 	return []any{campaigns, packets, users, amounts, shards, seqs, epochs, requests, times}
 }
 
-func (l *Ledger) readGrants(ctx context.Context, t txn, items []item) (map[packetKey]storedGrant, error) {
-	packed, err := l.dialect.pack(keysOf(items)...)
+func (l *Ledger) readGrants(ctx context.Context, t db.Txn, items []item) (map[packetKey]storedGrant, error) {
+	packed, err := l.dialect.Pack(keysOf(items)...)
 	if err != nil {
 		return nil, err
 	}
 	has := make(map[packetKey]storedGrant, len(items))
-	err = t.query(ctx, l.dialect.readGrants, packed, func(s scan) error {
+	err = t.Query(ctx, l.dialect.ReadGrants, packed, func(s db.Scan) error {
 		g, err := scanGrant(s)
 		has[keyOf(&g.Grant)] = g
 		return err
@@ -214,7 +215,7 @@ type posting struct {
 
 // moveMoney returns the statements that move the money of the fresh grants. The rows of pools and campaigns come late,
 // because other batches wait for them.
-func (l *Ledger) moveMoney(fresh []item, known map[string]knownCampaign, batch int64) ([]stmt, error) {
+func (l *Ledger) moveMoney(fresh []item, known map[string]knownCampaign, batch int64) ([]db.Stmt, error) {
 	campaigns, users, err := add(fresh, known)
 	if err != nil {
 		return nil, err
@@ -226,22 +227,22 @@ func (l *Ledger) moveMoney(fresh []item, known map[string]knownCampaign, batch i
 	now := time.Now().UnixMilli()
 	ids := slices.Sorted(maps.Keys(campaigns))
 	for _, id := range ids {
-		stmts = append(stmts, stmt{sql: `UPDATE account SET balance = balance - $2 WHERE id = $1`,
-			args: []any{PoolAccount(id), int64(campaigns[id].amount)}})
+		stmts = append(stmts, db.Stmt{SQL: `UPDATE account SET balance = balance - $2 WHERE id = $1`,
+			Args: []any{PoolAccount(id), int64(campaigns[id].amount)}})
 	}
 	for _, id := range ids {
 		// After the refund the CHECK on granted refuses -1. So nothing is granted any more, not even a packet with amount
 		// 0. It also refuses packets of a top-up that a promoted standby lacks, although the caller knows it.
 		p := campaigns[id]
 		stmts = append(stmts,
-			stmt{sql: `UPDATE campaign SET granted = CASE WHEN state = 'refunded' OR packets < $4 THEN -1
-			ELSE granted + $2 END, grants = grants + $3 WHERE id = $1`, args: []any{id, int64(p.amount), p.grants, p.highest}})
+			db.Stmt{SQL: `UPDATE campaign SET granted = CASE WHEN state = 'refunded' OR packets < $4 THEN -1
+			ELSE granted + $2 END, grants = grants + $3 WHERE id = $1`, Args: []any{id, int64(p.amount), p.grants, p.highest}})
 	}
 	// The transfers come after the rows that they refer to are locked for writing. For a foreign key MySQL takes a shared
 	// lock, and two batches with a shared lock would deadlock when they update the row.
 	for _, id := range ids {
 		p := campaigns[id]
-		stmts = append(stmts, stmt{sql: insertTransfer, args: []any{"grants:" + id + ":" + strconv.FormatInt(batch, 10),
+		stmts = append(stmts, db.Stmt{SQL: insertTransfer, Args: []any{"grants:" + id + ":" + strconv.FormatInt(batch, 10),
 			"grants", id, PoolAccount(id), nil, int64(p.amount), p.grants, batch, now}})
 	}
 	return stmts, nil
@@ -263,7 +264,8 @@ func add(fresh []item, known map[string]knownCampaign) (map[string]posting, []cr
 		p := campaigns[g.Campaign]
 		p.amount, p.grants, p.highest = p.amount+g.Amount, p.grants+1, max(p.highest, g.Packet)
 		if p.amount > hongbao.MaxAmount {
-			return nil, nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: the batch is above %d", errOverdraw, hongbao.MaxAmount)
+			return nil, nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: the batch is above %d", db.ErrOverdraw,
+				hongbao.MaxAmount)
 		}
 		campaigns[g.Campaign] = p
 		if g.Amount > 0 {
@@ -277,14 +279,14 @@ func add(fresh []item, known map[string]knownCampaign) (map[string]posting, []cr
 		if n := len(sums); n == 0 || sums[n-1].account != c.account {
 			sums = append(sums, c)
 		} else if sums[n-1].amount += c.amount; sums[n-1].amount > hongbao.MaxAmount {
-			return nil, nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: one user gets more than %d", errOverdraw,
+			return nil, nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: one user gets more than %d", db.ErrOverdraw,
 				hongbao.MaxAmount)
 		}
 	}
 	return campaigns, sums, nil
 }
 
-func (l *Ledger) creditUsers(credits []credit) ([]stmt, error) {
+func (l *Ledger) creditUsers(credits []credit) ([]db.Stmt, error) {
 	if len(credits) == 0 {
 		return nil, nil
 	}
@@ -294,9 +296,9 @@ func (l *Ledger) creditUsers(credits []credit) ([]stmt, error) {
 		ids[i], currencies[i], amounts[i] = c.account, c.currency, int64(c.amount)
 	}
 	columns := []any{ids, currencies, amounts}
-	if l.dialect.byRow {
-		return []stmt{{sql: l.dialect.creditUsers, args: columns, rows: len(credits)}}, nil
+	if l.dialect.ByRow {
+		return []db.Stmt{{SQL: l.dialect.CreditUsers, Args: columns, Rows: len(credits)}}, nil
 	}
-	packed, err := l.dialect.pack(columns...)
-	return []stmt{{sql: l.dialect.creditUsers, args: packed}}, err
+	packed, err := l.dialect.Pack(columns...)
+	return []db.Stmt{{SQL: l.dialect.CreditUsers, Args: packed}}, err
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -235,7 +236,7 @@ func (f *fixture) setPlan(t testing.TB, plan planFunc) {
 }
 
 // tamper writes to the database without the checks of this package.
-func (f *fixture) tamper(t testing.TB, stmts ...stmt) {
+func (f *fixture) tamper(t testing.TB, stmts ...db.Stmt) {
 	t.Helper()
-	require.NoError(t, f.ledger.store.write(t.Context(), func(txn) ([]stmt, error) { return stmts, nil }))
+	require.NoError(t, f.ledger.store.Write(t.Context(), func(db.Txn) ([]db.Stmt, error) { return stmts, nil }))
 }

@@ -4,14 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"encoding/json"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"time"
 
@@ -19,37 +18,20 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
-var sqliteDialect = dialect{
-	queries:     loadQueries("standard", "sqlite"),
-	migrations:  "migrations/sqlite",
-	pack:        packJSON,
-	byRow:       true,
-	version:     `sqlite_version()`,
-	connections: `0`,
-	now:         `CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)`,
-}
+//go:embed sql/sqlite.sql
+var sqliteSQL string
 
-// packJSON encodes columns as a JSON array of rows: [["c",1,...],...].
-func packJSON(columns ...any) ([]any, error) {
-	values := make([]reflect.Value, len(columns))
-	for i, c := range columns {
-		values[i] = reflect.ValueOf(c)
-	}
-	rows := make([][]any, values[0].Len())
-	cells := make([]any, len(rows)*len(columns))
-	for i := range rows {
-		rows[i], cells = cells[:len(columns)], cells[len(columns):]
-		for j, v := range values {
-			rows[i][j] = v.Index(i).Interface()
-		}
-	}
-	text, err := json.Marshal(rows)
-	if err != nil {
-		return nil, hongbao.Errorf(hongbao.ClassPermanent, "encode %d rows as JSON: %w", len(rows), err)
-	}
-	return []any{string(text)}, nil
+var sqliteDialect = db.Dialect{
+	Queries:     db.LoadQueries(db.Standard, sqliteSQL),
+	Migrations:  db.MustLoadSteps(migrationFiles, "migrations/sqlite"),
+	Pack:        db.PackJSON,
+	ByRow:       true,
+	Version:     `sqlite_version()`,
+	Connections: `0`,
+	Now:         `CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)`,
 }
 
 type sqliteStore struct {
@@ -80,7 +62,7 @@ func openSQLite(ctx context.Context, config *Config, create bool) (*sqliteStore,
 		return nil, errors.Join(err, s.writer.Close())
 	}
 	if err := s.check(ctx, config); err != nil {
-		return nil, errors.Join(fmt.Errorf("the file %s: %w", path, err), s.close())
+		return nil, errors.Join(fmt.Errorf("the file %s: %w", path, err), s.Close())
 	}
 	return s, nil
 }
@@ -125,7 +107,7 @@ func (s *sqliteStore) check(ctx context.Context, config *Config) error {
 	if err = errors.Join(err, conn.Close()); err != nil {
 		return sqliteError(err, false)
 	}
-	return refuse(has.problems(), config.UnsafeAllow)
+	return db.Refuse(has.problems(), config.UnsafeAllow)
 }
 
 func readPragmas(ctx context.Context, conn *sql.Conn, s *sqliteSettings) error {
@@ -143,34 +125,34 @@ func readPragmas(ctx context.Context, conn *sql.Conn, s *sqliteSettings) error {
 	return nil
 }
 
-func (s *sqliteStore) close() error {
+func (s *sqliteStore) Close() error {
 	return errors.Join(s.readers.Close(), s.writer.Close())
 }
 
-func (s *sqliteStore) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
+func (s *sqliteStore) Write(ctx context.Context, fn func(db.Txn) ([]db.Stmt, error)) error {
 	return s.transact(ctx, s.writer, "BEGIN IMMEDIATE", fn)
 }
 
-func (s *sqliteStore) read(ctx context.Context, fn func(txn) error) error {
-	return s.transact(ctx, s.readers, "BEGIN", func(t txn) ([]stmt, error) { return nil, fn(t) })
+func (s *sqliteStore) Read(ctx context.Context, fn func(db.Txn) error) error {
+	return s.transact(ctx, s.readers, "BEGIN", func(t db.Txn) ([]db.Stmt, error) { return nil, fn(t) })
 }
 
-func (s *sqliteStore) transact(ctx context.Context, db *sql.DB, begin string, fn func(txn) ([]stmt, error)) error {
+func (s *sqliteStore) transact(ctx context.Context, pool *sql.DB, begin string, fn func(db.Txn) ([]db.Stmt, error)) error {
 	if err := s.gate(ctx, GateBegin); err != nil {
 		return sqliteError(err, false)
 	}
-	conn, err := db.Conn(ctx)
+	conn, err := pool.Conn(ctx)
 	if err != nil {
 		return sqliteError(fmt.Errorf("get a connection: %w", err), false)
 	}
 	defer conn.Close()
 	t := &sqliteTxn{conn: conn}
-	if err := t.run(ctx, stmt{sql: begin}); err != nil {
+	if err := t.Run(ctx, db.Stmt{SQL: begin}); err != nil {
 		return err
 	}
 	last, err := fn(t)
 	if err == nil {
-		err = t.run(ctx, last...)
+		err = t.Run(ctx, last...)
 	}
 	if err == nil {
 		var committed bool
@@ -200,30 +182,30 @@ type sqliteTxn struct {
 	conn *sql.Conn
 }
 
-func (t *sqliteTxn) refuseNewer(ctx context.Context, sql string) error {
-	return t.query(ctx, sql, nil, func(scan) error {
-		return hongbao.Outagef(hongbao.ClassTransient, "SQLite: %w", ErrNewerSchema)
+func (t *sqliteTxn) RefuseNewer(ctx context.Context, sql string) error {
+	return t.Query(ctx, sql, nil, func(db.Scan) error {
+		return hongbao.Outagef(hongbao.ClassTransient, "SQLite: %w", db.ErrNewerSchema)
 	})
 }
 
-func (t *sqliteTxn) run(ctx context.Context, stmts ...stmt) error {
+func (t *sqliteTxn) Run(ctx context.Context, stmts ...db.Stmt) error {
 	for _, s := range stmts {
 		changed, err := t.exec(ctx, &s)
 		if err != nil {
-			return sqliteError(fmt.Errorf("%.60s...: %w", s.sql, err), false)
+			return sqliteError(fmt.Errorf("%.60s...: %w", s.SQL, err), false)
 		}
-		if s.changed != nil {
-			*s.changed = changed
+		if s.Changed != nil {
+			*s.Changed = changed
 		}
 	}
 	return nil
 }
 
-func (t *sqliteTxn) exec(ctx context.Context, s *stmt) (changed int64, err error) {
-	if s.rows > 0 {
+func (t *sqliteTxn) exec(ctx context.Context, s *db.Stmt) (changed int64, err error) {
+	if s.Rows > 0 {
 		return t.execRows(ctx, s)
 	}
-	r, err := t.conn.ExecContext(ctx, s.sql, s.args...)
+	r, err := t.conn.ExecContext(ctx, s.SQL, s.Args...)
 	if err != nil {
 		return 0, err
 	}
@@ -234,10 +216,10 @@ func (t *sqliteTxn) exec(ctx context.Context, s *stmt) (changed int64, err error
 const sqliteRows = 100
 
 // execRows executes a statement for many rows, sqliteRows at once.
-func (t *sqliteTxn) execRows(ctx context.Context, s *stmt) (changed int64, err error) {
-	for from := 0; from < s.rows && err == nil; {
-		size := min(sqliteRows, s.rows-from)
-		times := (s.rows - from) / size
+func (t *sqliteTxn) execRows(ctx context.Context, s *db.Stmt) (changed int64, err error) {
+	for from := 0; from < s.Rows && err == nil; {
+		size := min(sqliteRows, s.Rows-from)
+		times := (s.Rows - from) / size
 		var n int64
 		n, err = t.execSets(ctx, s, from, size, times)
 		from, changed = from+size*times, changed+n
@@ -246,8 +228,8 @@ func (t *sqliteTxn) execRows(ctx context.Context, s *stmt) (changed int64, err e
 }
 
 // execSets compiles a statement for size rows, and executes it repeatedly, each time for the next size rows.
-func (t *sqliteTxn) execSets(ctx context.Context, s *stmt, from, size, times int) (changed int64, err error) {
-	before, row, _ := strings.Cut(s.sql, "VALUES ")
+func (t *sqliteTxn) execSets(ctx context.Context, s *db.Stmt, from, size, times int) (changed int64, err error) {
+	before, row, _ := strings.Cut(s.SQL, "VALUES ")
 	row, after, _ := strings.Cut(row, "\n")
 	prepared, err := t.conn.PrepareContext(ctx,
 		before+"VALUES "+strings.Repeat(row+", ", size-1)+row+"\n"+after)
@@ -255,11 +237,11 @@ func (t *sqliteTxn) execSets(ctx context.Context, s *stmt, from, size, times int
 		return 0, err
 	}
 	defer prepared.Close()
-	args := make([]any, 0, size*len(s.args))
+	args := make([]any, 0, size*len(s.Args))
 	for range times {
 		args = args[:0]
 		for i := from; i < from+size; i++ {
-			args = s.appendRow(args, i)
+			args = s.AppendRow(args, i)
 		}
 		r, err := prepared.ExecContext(ctx, args...)
 		if err != nil {
@@ -274,7 +256,7 @@ func (t *sqliteTxn) execSets(ctx context.Context, s *stmt, from, size, times int
 	return changed, nil
 }
 
-func (t *sqliteTxn) query(ctx context.Context, query string, args []any, row func(scan) error) error {
+func (t *sqliteTxn) Query(ctx context.Context, query string, args []any, row func(db.Scan) error) error {
 	rows, err := t.conn.QueryContext(ctx, query, args...)
 	if err != nil {
 		return sqliteError(fmt.Errorf("%.60s...: %w", query, err), false)
@@ -318,7 +300,7 @@ func sqliteError(err error, sent bool) error {
 	}
 	switch e.Code() & 0xff {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED: // if COMMIT meets a lock, nothing is committed
-		return hongbao.Outagef(hongbao.ClassTransient, "SQLite, another process holds the file's lock: %w: %w", errAgain, err)
+		return hongbao.Outagef(hongbao.ClassTransient, "SQLite, another process holds the file's lock: %w: %w", db.ErrAgain, err)
 	case sqlite3.SQLITE_CONSTRAINT:
 		return sqliteConstraint(e.Code(), err)
 	case sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE:
@@ -332,9 +314,9 @@ func sqliteError(err error, sent bool) error {
 func sqliteConstraint(code int, err error) error {
 	switch code {
 	case sqlite3.SQLITE_CONSTRAINT_CHECK:
-		return hongbao.Errorf(hongbao.ClassPermanent, "SQLite: %w: %w", errOverdraw, err)
+		return hongbao.Errorf(hongbao.ClassPermanent, "SQLite: %w: %w", db.ErrOverdraw, err)
 	case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE: // duplicate key
-		return hongbao.Errorf(hongbao.ClassTransient, "SQLite: %w: %w", errAgain, err)
+		return hongbao.Errorf(hongbao.ClassTransient, "SQLite: %w: %w", db.ErrAgain, err)
 	case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
 		return hongbao.Errorf(hongbao.ClassBroken, "SQLite, a row was deleted by hand: %w", err)
 	}

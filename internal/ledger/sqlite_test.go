@@ -2,11 +2,13 @@ package ledger
 
 import (
 	"database/sql"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
 
@@ -45,7 +47,7 @@ func TestSQLiteRefused(t *testing.T) {
 	}
 	var has sqliteSettings
 	require.NoError(t, readPragmas(t.Context(), conn, &has))
-	err = refuse(has.problems(), nil)
+	err = db.Refuse(has.problems(), nil)
 	for _, setting := range []string{"journal_mode is delete", "synchronous is 1", "foreign_keys is 0",
 		"busy_timeout is 0"} {
 		require.ErrorContains(t, err, setting)
@@ -60,7 +62,7 @@ func TestSQLiteBusy(t *testing.T) {
 	f := newFixture(t, config)
 	f.create(t, "rain", 10)
 	other := open(t, config)
-	err := other.store.write(t.Context(), func(txn) ([]stmt, error) {
+	err := other.store.Write(t.Context(), func(db.Txn) ([]db.Stmt, error) {
 		errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5)))
 		require.Len(t, errs, 5)
 		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[0]), "%v", errs[0])

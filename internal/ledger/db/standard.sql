@@ -1,4 +1,4 @@
--- Statements that PostgreSQL and SQLite share; mysql.sql has its own.
+-- Statements that PostgreSQL and SQLite share; MySQL has its own.
 
 -- name: add_to_account
 INSERT INTO account (id, kind, currency, balance) VALUES ($1, $2, $3, $4)
