@@ -22,6 +22,7 @@ import (
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
@@ -79,7 +80,7 @@ func works(c *Config, rdb, reads redis.UniversalClient, st *store.Store) error {
 
 func settles(c *Config) error {
 	l := c.LedgerConfig()
-	l.DSN = "ledger.db"
+	l.Database = sqlite.Database{Path: "ledger.db"}
 	re := c.RemoteConfig()
 	re.URL = "http://127.0.0.1"
 	ba := c.BalanceConfig()

@@ -25,7 +25,8 @@ func testAcknowledge(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.ElementsMatch(t, []Acknowledgement{a, b}, list)
 
-	f.tamper(t, db.Stmt{SQL: `UPDATE acknowledged SET until_at = $1 WHERE packet = 7`, Args: []any{time.Now().UnixMilli()}})
+	f.tamper(t, db.Stmt{SQL: `UPDATE acknowledged SET until_at = $1 WHERE packet = 7`,
+		Args: []any{time.Now().UnixMilli()}})
 	list, err = f.ledger.Acknowledged(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []Acknowledgement{b}, list, "the other one has expired")

@@ -89,7 +89,7 @@ func BenchmarkRedeliveredPostgres(b *testing.B) {
 func BenchmarkBarePostgres(b *testing.B) {
 	config := postgresConfig(b)
 	benchCampaign(b, open(b, config))
-	conn, err := pgx.Connect(b.Context(), config.DSN)
+	conn, err := pgx.Connect(b.Context(), config.dsn())
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, conn.Close(context.Background())) })
 	n := 0

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
@@ -261,7 +262,7 @@ func testFailedMigration(t *testing.T, f *fixture) {
 		Lowest: applied, Script: "CREATE TABLE half (id bigint);\nCREATE TABLE half (id bigint);\n"})
 	_, err := f.ledger.apply(t.Context(), steps)
 	require.Error(t, err)
-	if f.config.Driver == MySQL { // MySQL keeps the half-done step to resume it later
+	if f.config.kind() == mysql.Name { // MySQL keeps the half-done step to resume it later
 		f.tamper(t, db.Stmt{SQL: `DROP TABLE half`},
 			db.Stmt{SQL: `DELETE FROM hongbao_schema WHERE name = 'bad' AND applied_at = 0`})
 	}

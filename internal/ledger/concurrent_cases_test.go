@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
@@ -69,7 +71,7 @@ func testDeadlock(t *testing.T, f *fixture) {
 		return db.Stmt{SQL: `UPDATE campaign SET granted = granted + 1 WHERE id = $1`, Args: []any{id}}
 	}
 	// SQLite needs no pause, since it never runs two write transactions at once.
-	pause := map[Driver]string{PostgreSQL: `SELECT pg_sleep(0.001)`, MySQL: `DO SLEEP(0.001)`}[f.config.Driver]
+	pause := map[string]string{postgres.Name: `SELECT pg_sleep(0.001)`, mysql.Name: `DO SLEEP(0.001)`}[f.config.kind()]
 	var tries atomic.Int64
 	met := make(chan struct{}, 2)
 	cross := func(first, second string) error {

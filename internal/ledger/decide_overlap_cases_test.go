@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
@@ -38,7 +39,7 @@ func (f *fixture) during(fn func()) (wait func()) {
 				defer close(done)
 				fn()
 			}()
-			if f.config.Driver != SQLite {
+			if f.config.kind() != sqlite.Name {
 				<-done
 			}
 		})
@@ -163,7 +164,7 @@ func testDecideOverlaps(reason Reason, pay bool) func(*testing.T, *fixture) {
 			require.ErrorIs(t, decided, ErrNotPayable)
 			require.True(t, q.Resolved.IsZero())
 			require.EqualValues(t, 1, f.payments(t)["rain:11:"+q.Grant.User])
-		case f.config.Driver == SQLite: // the decision came after the payment
+		case f.config.kind() == sqlite.Name: // the decision came after the payment
 			require.NoError(t, decided)
 		default:
 			require.NoError(t, decided)
@@ -186,7 +187,7 @@ func testDecideOverlapsBegin(t *testing.T, f *fixture) {
 		require.NoError(t, err)
 		return held
 	}
-	if f.config.Driver == SQLite {
+	if f.config.kind() == sqlite.Name {
 		begin()
 	} else {
 		var decided error

@@ -10,6 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 )
 
 // adds are the statements that change nothing for a build that does not know of them: it reads and writes rows as before.
@@ -72,14 +75,14 @@ func laterOnlyAdd(steps []db.Step, previous int64) error {
 func TestMigrationsOnlyAdd(t *testing.T) {
 	t.Parallel()
 	previous := previousSchema(t)
-	dialects := []db.Dialect{postgresDialect, mysqlDialect, sqliteDialect}
+	dialects := []*db.Dialect{postgres.Database{}.Dialect(), mysql.Database{}.Dialect(), sqlite.Database{}.Dialect()}
 	for _, d := range dialects {
 		steps := d.Migrations
 		require.GreaterOrEqual(t, db.Newest(steps), previous)
-		require.NoError(t, laterOnlyAdd(steps, previous), d.Migrations)
+		require.NoError(t, laterOnlyAdd(steps, previous), d.Name)
 		require.ErrorContains(t, laterOnlyAdd(steps, steps[0].Version-1), "begins after the previous release")
 	}
-	next := func(d db.Dialect, lowest int64, script string) error {
+	next := func(d *db.Dialect, lowest int64, script string) error {
 		return laterOnlyAdd(withNext(t, d, fmt.Sprintf("-- lowest: %d\n%s;\n", lowest, script)), previous)
 	}
 	for _, script := range []string{

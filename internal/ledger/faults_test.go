@@ -100,7 +100,7 @@ func faults(t *testing.T, s *faulty) {
 func testConnectionKilled(t *testing.T, s *faulty) {
 	f := newFixture(t, s.config(t))
 	f.create(t, "rain", 10)
-	killer := s.connect(t, f.config.DSN)
+	killer := s.connect(t, f.config.dsn())
 	inner := f.ledger.store
 	var killed int64
 	f.ledger.store = &tap{Store: inner, beforeCommit: func(ctx context.Context) {
@@ -127,7 +127,7 @@ func testConnectionKilled(t *testing.T, s *faulty) {
 func testConnectionsKilledAtRandom(t *testing.T, s *faulty) {
 	f := newFixture(t, s.config(t))
 	f.create(t, "rain", s.packets)
-	killer := s.connect(t, f.config.DSN)
+	killer := s.connect(t, f.config.dsn())
 	var failed, killed atomic.Int64
 	var done atomic.Bool
 	var group errgroup.Group
@@ -210,7 +210,7 @@ func testLockTimeout(t *testing.T, s *faulty) {
 	config.LockTimeout, config.Retries = 20*time.Millisecond, 1 // MariaDB rounds LockTimeout up to a second
 	f := newFixture(t, config)
 	f.create(t, "rain", 10)
-	holder := s.connect(t, config.DSN)
+	holder := s.connect(t, config.dsn())
 	holder.execute("BEGIN", "UPDATE account SET balance = balance - 1 WHERE id = 'pool:rain'")
 	errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5)))
 	require.Len(t, errs, 5)

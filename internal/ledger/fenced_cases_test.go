@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
@@ -161,7 +162,7 @@ func testBeginFenced(t *testing.T, f *fixture) {
 // A worker forgets the pending row of a fenced grant while another worker begins the grant: the second worker gets
 // ErrFenced.
 func testForgottenBehindAFence(t *testing.T, f *fixture) {
-	if f.config.Driver == SQLite {
+	if f.config.kind() == sqlite.Name {
 		return // SQLite runs one transaction at a time
 	}
 	f.opened(t, 10)
@@ -244,7 +245,7 @@ func testFenceWaits(t *testing.T, f *fixture) {
 		})
 	}
 	require.NoError(t, settle(func() {}, func() { require.Error(t, fenceWithin(200*time.Millisecond)) }))
-	if f.config.Driver == SQLite {
+	if f.config.kind() == sqlite.Name {
 		return // SQLite runs one write transaction at a time
 	}
 	err := settle(func() { require.NoError(t, fenceWithin(10*time.Second)) }, func() { t.Error("the shard has moved") })

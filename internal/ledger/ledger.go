@@ -30,7 +30,7 @@ type Ledger struct {
 }
 
 // Open connects to an existing ledger, and checks the server's settings and the schema. It creates and changes nothing.
-// Its error wraps a *SettingError for every setting that could lose money. If the database lacks the tables of this
+// Its error wraps a *db.SettingError for every setting that could lose money. If the database lacks the tables of this
 // build, Open returns an error of ClassBroken. Migrate, which `hongbao init` calls, creates the tables.
 func Open(ctx context.Context, config Config) (*Ledger, error) {
 	l, err := reach(ctx, config, false)
@@ -39,7 +39,7 @@ func Open(ctx context.Context, config Config) (*Ledger, error) {
 	}
 	version, err := l.checkSchema(ctx)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the %s ledger: %w", config.Driver, err), l.store.Close())
+		return nil, errors.Join(fmt.Errorf("open the %s ledger: %w", l.dialect.Name, err), l.store.Close())
 	}
 	l.refuseNewer = fmt.Sprintf(l.dialect.RefuseNewer, version)
 	return l, nil
@@ -54,7 +54,7 @@ func Migrate(ctx context.Context, config Config) (steps []string, err error) {
 	}
 	steps, err = l.migrate(ctx)
 	if err = errors.Join(err, l.store.Close()); err != nil {
-		return nil, fmt.Errorf("migrate the %s ledger: %w", config.Driver, err)
+		return nil, fmt.Errorf("migrate the %s ledger: %w", l.dialect.Name, err)
 	}
 	return steps, nil
 }
@@ -63,16 +63,6 @@ func Migrate(ctx context.Context, config Config) (steps []string, err error) {
 // long.
 const migrateTimeout = time.Hour
 
-// migrating returns the configuration for a migration. On SQLite it also extends the lock timeout, because a concurrent
-// migration locks the whole file.
-func migrating(config Config) Config {
-	config.Timeout = max(config.Timeout, migrateTimeout)
-	if config.Driver == SQLite {
-		config.LockTimeout = max(config.LockTimeout, migrateTimeout/2)
-	}
-	return config
-}
-
 // reach connects to the database and checks its settings. create says that the caller migrates, so reach may create the
 // file of SQLite.
 func reach(ctx context.Context, config Config, create bool) (*Ledger, error) {
@@ -80,45 +70,34 @@ func reach(ctx context.Context, config Config, create bool) (*Ledger, error) {
 		return nil, err
 	}
 	if create {
-		config = migrating(config)
+		config.Timeout = max(config.Timeout, migrateTimeout)
 	}
 	l := newLedger(config)
 	var err error
-	switch config.Driver {
-	case PostgreSQL:
-		l.store, err = openPostgres(ctx, &config)
-	case MySQL:
-		l.store, err = openMySQL(ctx, &l.config)
-	case SQLite:
-		l.store, err = openSQLite(ctx, &config, create)
+	l.store, err = config.Database.Open(ctx, config.Limits, create)
+	var missing *db.MissingError
+	if errors.As(err, &missing) {
+		err = fmt.Errorf("%w: %w", ErrNotInitialized, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open the %s ledger: %w", config.Driver, err)
+		return nil, fmt.Errorf("open the %s ledger: %w", l.dialect.Name, err)
 	}
 	return l, nil
 }
 
-// newLedger returns a ledger without a store. Config.Check has refused unknown drivers.
+// newLedger returns a ledger without a store.
 func newLedger(config Config) *Ledger {
-	l := &Ledger{config: config, known: campaignCache{campaigns: make(map[string]knownCampaign)},
-		newer: alarms{last: make(map[string]time.Time)}}
+	l := &Ledger{config: config, dialect: config.Database.Dialect(),
+		known: campaignCache{campaigns: make(map[string]knownCampaign)}, newer: alarms{last: make(map[string]time.Time)}}
 	l.log.Store(config.Log)
-	switch config.Driver {
-	case PostgreSQL:
-		l.dialect = &postgresDialect
-	case MySQL:
-		l.dialect = &mysqlDialect
-	case SQLite:
-		l.dialect = &sqliteDialect
-	}
 	return l
 }
 
 // Close waits for running transactions and closes all connections. Call no other method after it.
 func (l *Ledger) Close() error { return l.store.Close() }
 
-// write runs a transaction, and retries it a bounded number of times while it fails with db.ErrAgain. Within Together it
-// runs as a part of the outer transaction.
+// write runs a transaction, and retries it a bounded number of times while it fails with db.ErrAgain. Within Together
+// it runs as a part of the outer transaction.
 func (l *Ledger) write(ctx context.Context, fn func(context.Context, db.Txn) ([]db.Stmt, error)) error {
 	if t := togetherOf(ctx); t != nil {
 		return t.write(ctx, fn)

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"embed"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,9 +10,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
-
-//go:embed migrations
-var migrationFiles embed.FS
 
 // makeIndexes creates the indexes of the missing steps, on a database that already has tables.
 func (l *Ledger) makeIndexes(ctx context.Context, missing []db.Step) error {

@@ -13,27 +13,30 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // Each database has the same steps, in its own dialect.
 func TestMigrationsOfEachDatabase(t *testing.T) {
 	t.Parallel()
-	names := func(d db.Dialect) (list []string) {
+	names := func(d *db.Dialect) (list []string) {
 		steps := d.Migrations
 		for _, s := range steps {
 			list = append(list, s.Name)
 		}
 		return list
 	}
-	want := names(postgresDialect)
+	want := names(postgres.Database{}.Dialect())
 	require.NotEmpty(t, want)
-	require.Equal(t, want, names(mysqlDialect))
-	require.Equal(t, want, names(sqliteDialect))
+	require.Equal(t, want, names(mysql.Database{}.Dialect()))
+	require.Equal(t, want, names(sqlite.Database{}.Dialect()))
 }
 
 // withNext returns the steps of this build, and a next step with this script.
-func withNext(t *testing.T, d db.Dialect, script string) []db.Step {
+func withNext(t *testing.T, d *db.Dialect, script string) []db.Step {
 	t.Helper()
 	steps := d.Migrations
 	files := fstest.MapFS{fmt.Sprintf("%04d_next.sql", db.Newest(steps)+1): {Data: []byte(script)}}
@@ -71,10 +74,10 @@ func TestPostgresIndexIsMadeBesideWriters(t *testing.T) {
 			f := newFixture(t, postgresConfig(t))
 			f.create(t, "rain", 100)
 			f.settles(t, grantsOf("rain", 1, 50)...)
-			steps := withNext(t, postgresDialect, nextIndex)
+			steps := withNext(t, postgres.Database{}.Dialect(), nextIndex)
 			switch left {
 			case "an invalid index":
-				conn, err := pgx.Connect(t.Context(), f.config.DSN)
+				conn, err := pgx.Connect(t.Context(), f.config.dsn())
 				require.NoError(t, err)
 				_, err = conn.Exec(t.Context(), `CREATE UNIQUE INDEX CONCURRENTLY grants_by_epoch ON grants (epoch)`)
 				require.ErrorContains(t, err, "23505", "it fails, and leaves an invalid index")
@@ -114,8 +117,8 @@ func TestPostgresIndexBlocksNoWriter(t *testing.T) {
 	f := newFixture(t, postgresConfig(t))
 	f.create(t, "rain", 10)
 	f.settles(t, grant("rain", 1))
-	steps := withNext(t, postgresDialect, nextIndex)
-	conn, err := pgx.Connect(t.Context(), f.config.DSN)
+	steps := withNext(t, postgres.Database{}.Dialect(), nextIndex)
+	conn, err := pgx.Connect(t.Context(), f.config.dsn())
 	require.NoError(t, err)
 	defer conn.Close(context.WithoutCancel(t.Context()))
 	open, err := conn.Begin(t.Context())

@@ -17,6 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -198,7 +199,7 @@ func testOnceAnswerLost(t *testing.T, s *faulty) {
 	r, do := f.creation(t, "rain")
 	_, _, err := f.ledger.Once(t.Context(), r, func(ctx context.Context) ([]byte, error) {
 		answer, err := do(ctx)
-		if config.Driver == MySQL {
+		if config.kind() == mysql.Name {
 			proxy.SwallowWholeAnswers(1, func(request []byte) bool { return bytes.HasSuffix(request, []byte("COMMIT")) },
 				testkit.MySQLAnswered)
 		} else {

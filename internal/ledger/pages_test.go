@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -250,7 +251,7 @@ func TestMigrationHasItsOwnTimeLimit(t *testing.T) {
 	}{
 		"postgres": {testPostgres(testkit.Postgres(t)), `SELECT pg_sleep(1)`},
 		"mariadb":  {testMariaDB(testkit.MariaDB(t)), `DO SLEEP(1)`},
-		"sqlite": {testConfig(SQLite, filepath.Join(t.TempDir(), "l.db")),
+		"sqlite": {testConfig(sqlite.Database{Path: filepath.Join(t.TempDir(), "l.db")}),
 			`WITH RECURSIVE k (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM k WHERE n < 3000000) SELECT COUNT(*) FROM k`},
 	} {
 		t.Run(name, func(t *testing.T) {

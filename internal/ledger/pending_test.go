@@ -21,7 +21,7 @@ func TestPostgresRowsForgottenWhileBeginning(t *testing.T) {
 	f.create(t, "rain", 10)
 	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), testkit.Batch(grantsOf("rain", 4, 6)))
 	require.NoError(t, err)
-	conn := connect(t, f.config.DSN)
+	conn := connect(t, f.config.dsn())
 	tx, err := conn.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), `DELETE FROM pending WHERE packet = 5`)

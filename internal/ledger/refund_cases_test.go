@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
@@ -283,7 +285,7 @@ func (t *dyingTxn) Run(ctx context.Context, stmts ...db.Stmt) error {
 
 // looks returns how many statements a transaction needs to read and check the epochs of the given number of shards.
 func (f *fixture) looks(shards int) int {
-	return map[Driver]int{PostgreSQL: 1 + shards, MySQL: shards}[f.config.Driver]
+	return map[string]int{postgres.Name: 1 + shards, mysql.Name: shards}[f.config.kind()]
 }
 
 // testRefundDies kills the refund before each of its statements, and finally after COMMIT, before the caller gets the

@@ -9,6 +9,8 @@ import (
 
 // Dialect has everything that differs between the databases.
 type Dialect struct {
+	// Name is the value of ledger.driver, and begins errors.
+	Name string
 	Queries
 	// Migrations has the steps of the schema. Lock has the statements that lock out other migrations.
 	Migrations []Step

@@ -13,3 +13,8 @@ var ErrOverdraw = errors.New("it would pay more than was funded")
 // the program can't write to the ledger any more. Errors that wrap it are outages, so no attempt is counted.
 var ErrNewerSchema = errors.New("the ledger's schema is newer than this build can work with, so it writes nothing: " +
 	"upgrade this program")
+
+// MissingError says that the database does not exist. Errors that wrap it are Broken.
+type MissingError struct{ What string }
+
+func (e *MissingError) Error() string { return "there is no " + e.What }

@@ -1,6 +1,6 @@
 -- The rights of each role of deploy/rights/postgres.sql and mysql.sql on the ledger's tables. `hongbao init` grants them,
 -- because a new table needs rights, too. Repeated runs change nothing. PostgreSQL runs this file. MySQL and MariaDB grant
--- each right to one table at a time, take nothing away, and need more: mysql-rights.sql.
+-- each right to one table at a time, take nothing away, and need more: mysql/rights.sql.
 --
 -- In PostgreSQL no role but the owner updates or deletes rows of journal, transfer and refund.
 REVOKE ALL ON ALL TABLES IN SCHEMA public FROM hongbao_control, hongbao_work, hongbao_serve;

@@ -18,6 +18,17 @@ func (e *SettingError) Error() string {
 	return fmt.Sprintf("%s is %s: %s", e.Setting, e.Value, e.Fix)
 }
 
+// CheckUnsafe returns an error if allow has a name that is not among those of the settings which may be unsafe.
+func CheckUnsafe(allow, settings []string) error {
+	var errs []error
+	for _, name := range allow {
+		if !slices.Contains(settings, name) {
+			errs = append(errs, fmt.Errorf("unsafe-allow %.40q does not exist: want one of %v", name, settings))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Refuse returns an error that names the unsafe settings which are not in allow; nil if there are none.
 func Refuse(settings []*SettingError, allow []string) error {
 	var errs []error

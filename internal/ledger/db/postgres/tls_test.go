@@ -1,4 +1,4 @@
-package ledger
+package postgres
 
 import (
 	"crypto/ecdsa"
@@ -13,10 +13,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // The next connection to PostgreSQL uses a renewed certificate, without a restart.
-func TestPostgresReadsItsCertificatesAgain(t *testing.T) {
+func TestCertificatesAreReadAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	certificate := func(serial int64) []byte {
@@ -36,7 +38,7 @@ func TestPostgresReadsItsCertificatesAgain(t *testing.T) {
 	first := certificate(1)
 	dsn := "postgres://u@h/d?sslmode=require&sslcert=" + filepath.Join(dir, "cert") + "&sslkey=" + filepath.Join(dir,
 		"key")
-	pc, err := poolConfig(&Config{DSN: dsn, Conns: 1})
+	pc, err := Database{DSN: dsn}.poolConfig(&db.Limits{Conns: 1})
 	require.NoError(t, err)
 	connect := func() (shown []byte, err error) {
 		cc := pc.ConnConfig.Copy()

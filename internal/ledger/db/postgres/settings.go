@@ -1,14 +1,17 @@
-package ledger
+package postgres
 
 import (
+	"context"
 	"fmt"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
-// postgresSettings are the settings that a PostgreSQL server reports.
-type postgresSettings struct {
+// settings are the settings that a PostgreSQL server reports.
+type settings struct {
 	version                                     int
 	recovery                                    bool
 	readOnly, commit, fsync, fullPage, standbys string
@@ -16,17 +19,17 @@ type postgresSettings struct {
 	lockWait, statement, idle int64
 }
 
-// minPostgres is the oldest accepted server version, in the format of server_version_num.
-const minPostgres = 130_000
+// minVersion is the oldest accepted server version, in the format of server_version_num.
+const minVersion = 130_000
 
-func (s *postgresSettings) problems() []*db.SettingError {
+func (s *settings) problems() []*db.SettingError {
 	var bad []*db.SettingError
 	add := func(is bool, setting, value, fix string) {
 		if is {
 			bad = append(bad, &db.SettingError{Setting: setting, Value: value, Fix: fix})
 		}
 	}
-	add(s.version < minPostgres, "server_version_num", fmt.Sprint(s.version),
+	add(s.version < minVersion, "server_version_num", fmt.Sprint(s.version),
 		"upgrade the server to PostgreSQL 13 or newer")
 	add(s.recovery, "pg_is_in_recovery", "true",
 		"this is a standby; connect to the primary (target_session_attrs=read-write chooses it among several hosts)")
@@ -46,13 +49,13 @@ func (s *postgresSettings) problems() []*db.SettingError {
 
 // forgotten returns the timeouts that the session does not have, although Hongbao asks for them when it connects.
 // Without them a worker that is stopped in a transaction keeps its locks.
-func (s *postgresSettings) forgotten(config *Config) (bad []*db.SettingError) {
+func (s *settings) forgotten(limits *db.Limits) (bad []*db.SettingError) {
 	for _, t := range []struct {
 		setting string
 		has     int64
 		want    time.Duration
-	}{{"lock_timeout", s.lockWait, config.LockTimeout}, {"statement_timeout", s.statement, config.Timeout},
-		{"idle_in_transaction_session_timeout", s.idle, config.Timeout}} {
+	}{{"lock_timeout", s.lockWait, limits.LockTimeout}, {"statement_timeout", s.statement, limits.Timeout},
+		{"idle_in_transaction_session_timeout", s.idle, limits.Timeout}} {
 		if has := time.Duration(t.has) * time.Millisecond; has <= 0 || has > t.want {
 			bad = append(bad, &db.SettingError{Setting: t.setting, Value: has.String(),
 				Fix: fmt.Sprintf("Hongbao asks for it when it connects, but the server did not get it: behind a pooler run ALTER "+
@@ -62,30 +65,25 @@ func (s *postgresSettings) forgotten(config *Config) (bad []*db.SettingError) {
 	return bad
 }
 
-// sqliteSettings are the settings that an SQLite connection reports.
-type sqliteSettings struct {
-	journal                           string
-	synchronous, foreignKeys, timeout int64
+const ask = `SELECT current_setting('server_version_num')::integer, pg_is_in_recovery(),
+	current_setting('default_transaction_read_only'), current_setting('synchronous_commit'),
+	current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_standby_names'),
+	` + timeoutSetting + `'lock_timeout'), ` + timeoutSetting + `'statement_timeout'),
+	` + timeoutSetting + `'idle_in_transaction_session_timeout')`
+
+// timeoutSetting begins a call that returns a timeout in milliseconds. It is closed by the setting's name.
+const timeoutSetting = `(SELECT CAST(setting AS bigint) FROM pg_settings WHERE name = `
+
+func (s *settings) scan(row db.Scan) error {
+	return row(&s.version, &s.recovery, &s.readOnly, &s.commit, &s.fsync, &s.fullPage, &s.standbys,
+		&s.lockWait, &s.statement, &s.idle)
 }
 
-func (s *sqliteSettings) problems() []*db.SettingError {
-	var bad []*db.SettingError
-	if s.journal != "wal" {
-		bad = append(bad, &db.SettingError{Setting: "journal_mode", Value: s.journal,
-			Fix: "WAL could not be set; put the file on a local disk that supports shared memory, not in memory or on a " +
-				"network share"})
+// gate checks every new connection, because a failover may lead to a standby, or to a server with unsafe settings.
+func (d Database) gate(ctx context.Context, conn *pgx.Conn, limits *db.Limits) error {
+	var s settings
+	if err := s.scan(conn.QueryRow(ctx, ask).Scan); err != nil {
+		return fmt.Errorf("ask for the server's settings: %w", err)
 	}
-	if s.synchronous < 2 {
-		bad = append(bad, &db.SettingError{Setting: "synchronous", Value: fmt.Sprint(s.synchronous),
-			Fix: "a power loss would lose transactions that were confirmed; PRAGMA synchronous must be 2 (FULL)"})
-	}
-	if s.foreignKeys != 1 {
-		bad = append(bad, &db.SettingError{Setting: "foreign_keys", Value: fmt.Sprint(s.foreignKeys),
-			Fix: "PRAGMA foreign_keys must be 1; this build of SQLite lacks them"})
-	}
-	if s.timeout <= 0 {
-		bad = append(bad, &db.SettingError{Setting: "busy_timeout", Value: fmt.Sprint(s.timeout),
-			Fix: "PRAGMA busy_timeout must be above 0, or writers fail instead of waiting"})
-	}
-	return bad
+	return db.Refuse(append(s.problems(), s.forgotten(limits)...), d.UnsafeAllow)
 }

@@ -1,4 +1,4 @@
--- Statements of SQLite. queries.go reads them. A table is passed as one JSON array of rows. Grants and credits are
+-- Statements of SQLite. A table is passed as one JSON array of rows. Grants and credits are
 -- passed as parameters instead: SQLite would spend more time on the JSON than on the rows.
 -- Without WHERE true the parser would take ON CONFLICT for the ON of a join.
 

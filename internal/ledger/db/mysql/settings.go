@@ -1,4 +1,4 @@
-package ledger
+package mysql
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
-// mysqlSettings are the settings that a server reports, by their names in SHOW VARIABLES. Some exist only on MySQL or
+// settings are the settings that a server reports, by their names in SHOW VARIABLES. Some exist only on MySQL or
 // only on MariaDB.
-type mysqlSettings map[string]string
+type settings map[string]string
 
 // The oldest accepted versions. They enforce CHECK constraints, have JSON_TABLE, and execute DDL atomically.
 var (
@@ -25,9 +25,9 @@ const minPacket = 16 << 20
 
 var versionPattern = regexp.MustCompile(`^(\d+)\.(\d+)\.(\d+)`)
 
-func (s mysqlSettings) mariaDB() bool { return strings.Contains(s["version"], "MariaDB") }
+func (s settings) mariaDB() bool { return strings.Contains(s["version"], "MariaDB") }
 
-func (s mysqlSettings) tooOld() bool {
+func (s settings) tooOld() bool {
 	parts := versionPattern.FindStringSubmatch(s["version"])
 	if parts == nil {
 		return true
@@ -43,7 +43,7 @@ func (s mysqlSettings) tooOld() bool {
 	return slices.Compare(has, minMySQL) < 0
 }
 
-func (s mysqlSettings) problems() []*db.SettingError {
+func (s settings) problems() []*db.SettingError {
 	var bad []*db.SettingError
 	want := func(is bool, setting, fix string) {
 		if value, ok := s[setting]; ok && !is {

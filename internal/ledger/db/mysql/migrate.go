@@ -1,4 +1,4 @@
-package ledger
+package mysql
 
 import (
 	"context"
@@ -16,15 +16,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
-// migrate brings the schema up to date. MySQL commits each DDL statement by itself, so migrate stores its progress in
+// Migrate brings the schema up to date. MySQL commits each DDL statement by itself, so Migrate stores its progress in
 // the step's row: it sets begun = n before statement n, and applied_at once all statements are done. After a crash the
 // next process runs statement n again. If the statement had already run, its error says that the object exists, and is
 // ignored.
-func (m *mysqlStore) Migrate(ctx context.Context, steps []db.Step, check func(has *db.Schema) error) (done []string,
+func (m *store) Migrate(ctx context.Context, steps []db.Step, check func(has *db.Schema) error) (done []string,
 	err error) {
 	conn, err := m.db.Conn(ctx)
 	if err != nil {
-		return nil, mysqlError(fmt.Errorf("get a connection to MySQL: %w", err), false)
+		return nil, classify(fmt.Errorf("get a connection to MySQL: %w", err), false)
 	}
 	defer conn.Close()
 	// Closing the connection releases the lock, so the connection is always discarded.
@@ -32,17 +32,17 @@ func (m *mysqlStore) Migrate(ctx context.Context, steps []db.Step, check func(ha
 	if err := m.lockSchema(ctx, conn); err != nil {
 		return nil, err
 	}
-	return mysqlMigration{ctx: ctx, conn: conn}.run(steps, check)
+	return migration{ctx: ctx, conn: conn}.run(steps, check)
 }
 
 // lockSchema waits until no other worker migrates this database. Lock names are server-wide and must be short, so the
 // name contains a hash of the database's name.
-func (m *mysqlStore) lockSchema(ctx context.Context, conn *sql.Conn) error {
+func (m *store) lockSchema(ctx context.Context, conn *sql.Conn) error {
 	var got sql.NullInt64
 	err := conn.QueryRowContext(ctx, `SELECT GET_LOCK(CONCAT('hongbao:', LEFT(SHA2(DATABASE(), 256), 40)), ?)`,
 		int64(m.timeout/time.Second)+1).Scan(&got)
 	if err != nil {
-		return mysqlError(fmt.Errorf("wait for the other workers' migration: %w", err), false)
+		return classify(fmt.Errorf("wait for the other workers' migration: %w", err), false)
 	}
 	if got.Int64 != 1 {
 		return hongbao.Outagef(hongbao.ClassTransient, "MySQL: another worker migrates the schema for longer than %v",
@@ -51,19 +51,19 @@ func (m *mysqlStore) lockSchema(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-type mysqlMigration struct {
+type migration struct {
 	ctx  context.Context
 	conn *sql.Conn
 }
 
-func (m mysqlMigration) exec(text string, args ...any) error {
+func (m migration) exec(text string, args ...any) error {
 	if _, err := m.conn.ExecContext(m.ctx, text, args...); err != nil {
-		return mysqlError(fmt.Errorf("%.60s...: %w", text, err), false)
+		return classify(fmt.Errorf("%.60s...: %w", text, err), false)
 	}
 	return nil
 }
 
-func (m mysqlMigration) run(steps []db.Step, check func(has *db.Schema) error) (done []string, err error) {
+func (m migration) run(steps []db.Step, check func(has *db.Schema) error) (done []string, err error) {
 	if err := m.exec(`CREATE TABLE IF NOT EXISTS hongbao_schema (version bigint PRIMARY KEY, name varchar(255) NOT NULL,
 		sum varchar(255) NOT NULL, lowest bigint NOT NULL, applied_at bigint NOT NULL, begun integer NOT NULL DEFAULT 0)
 		ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`); err != nil {
@@ -87,11 +87,11 @@ func (m mysqlMigration) run(steps []db.Step, check func(has *db.Schema) error) (
 
 // applied returns the steps that the database has. begun is the last statement that the unfinished step has begun; -1
 // if there is no unfinished step.
-func (m mysqlMigration) applied() (has db.Schema, begun int, err error) {
+func (m migration) applied() (has db.Schema, begun int, err error) {
 	rows, err := m.conn.QueryContext(m.ctx,
 		`SELECT version, name, sum, lowest, applied_at, begun FROM hongbao_schema ORDER BY version`)
 	if err != nil {
-		return has, 0, mysqlError(fmt.Errorf("read hongbao_schema: %w", err), false)
+		return has, 0, classify(fmt.Errorf("read hongbao_schema: %w", err), false)
 	}
 	defer rows.Close()
 	begun = -1
@@ -100,7 +100,7 @@ func (m mysqlMigration) applied() (has db.Schema, begun int, err error) {
 		var at int64
 		var last int
 		if err := rows.Scan(&step.Version, &step.Name, &step.Sum, &step.Lowest, &at, &last); err != nil {
-			return has, 0, mysqlError(fmt.Errorf("read hongbao_schema: %w", err), false)
+			return has, 0, classify(fmt.Errorf("read hongbao_schema: %w", err), false)
 		}
 		has.Steps = append(has.Steps, step)
 		if at == 0 {
@@ -110,14 +110,14 @@ func (m mysqlMigration) applied() (has db.Schema, begun int, err error) {
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return has, 0, mysqlError(fmt.Errorf("read hongbao_schema: %w", err), false)
+		return has, 0, classify(fmt.Errorf("read hongbao_schema: %w", err), false)
 	}
 	return has, begun, nil
 }
 
 // apply runs the statements of a step, starting with number begun (counted from 1). If begun is negative, it inserts
 // the step's row first.
-func (m mysqlMigration) apply(step db.Step, begun int) error {
+func (m migration) apply(step db.Step, begun int) error {
 	if begun < 0 {
 		if err := m.exec(`INSERT INTO hongbao_schema (version, name, sum, lowest, applied_at) VALUES (?, ?, ?, ?, 0)`,
 			step.Version, step.Name, step.Sum, step.Lowest); err != nil {
@@ -135,7 +135,7 @@ func (m mysqlMigration) apply(step db.Step, begun int) error {
 			return err
 		}
 		err := m.exec(part)
-		if n == begun && mysqlIsThere(err) {
+		if n == begun && isThere(err) {
 			err = nil
 		}
 		var refused *mysql.MySQLError
@@ -149,12 +149,12 @@ func (m mysqlMigration) apply(step db.Step, begun int) error {
 	return m.exec(`UPDATE hongbao_schema SET applied_at = ? WHERE version = ?`, time.Now().UnixMilli(), step.Version)
 }
 
-func (m mysqlMigration) progress(step db.Step, n int) error {
+func (m migration) progress(step db.Step, n int) error {
 	return m.exec(`UPDATE hongbao_schema SET begun = ? WHERE version = ?`, n, step.Version)
 }
 
-// mysqlIsThere reports whether a DDL statement failed because it had already run.
-func mysqlIsThere(err error) bool {
+// isThere reports whether a DDL statement failed because it had already run.
+func isThere(err error) bool {
 	var e *mysql.MySQLError
 	// A table, column, index, foreign key or CHECK exists, or the object to drop does not.
 	return errors.As(err, &e) && slices.Contains([]uint16{1050, 1060, 1061, 1826, 3822, 1051, 1091, 3821, 3940}, e.Number)

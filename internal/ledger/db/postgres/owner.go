@@ -1,4 +1,4 @@
-package ledger
+package postgres
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
-// index creates an index by CREATE INDEX CONCURRENTLY, so that workers can write meanwhile. A killed attempt leaves an
+// MakeIndex creates an index by CREATE INDEX CONCURRENTLY, so that workers can write meanwhile. A killed attempt leaves an
 // invalid index, which is dropped first.
-func (p *postgres) MakeIndex(ctx context.Context, index string) error {
+func (p *store) MakeIndex(ctx context.Context, index string) error {
 	name, _, _ := strings.Cut(index, " ")
 	err := p.locked(ctx, func(conn *pgx.Conn) error {
 		invalid := false
@@ -32,16 +32,16 @@ func (p *postgres) MakeIndex(ctx context.Context, index string) error {
 		return err
 	})
 	if err != nil {
-		return postgresError(fmt.Errorf("create index %s: %w", name, err), false)
+		return classify(fmt.Errorf("create index %s: %w", name, err), false)
 	}
 	return nil
 }
 
 // locked runs a function that can't run in the transaction of the migrations. The connection has their lock.
 //
-// It polls for the lock instead of waiting for it. CREATE INDEX CONCURRENTLY waits for every older statement, so it would
-// deadlock with another process that waits for the lock.
-func (p *postgres) locked(ctx context.Context, do func(conn *pgx.Conn) error) error {
+// It polls for the lock instead of waiting for it. CREATE INDEX CONCURRENTLY waits for every older statement, so it
+// would deadlock with another process that waits for the lock.
+func (p *store) locked(ctx context.Context, do func(conn *pgx.Conn) error) error {
 	pooled, err := p.pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("get a connection to PostgreSQL: %w", err)
@@ -58,9 +58,9 @@ func (p *postgres) locked(ctx context.Context, do func(conn *pgx.Conn) error) er
 	return do(conn)
 }
 
-// grant gives the roles of deploy/rights/postgres.sql their rights on the tables. It does nothing in a database in which
+// Grant gives the roles of deploy/rights/postgres.sql their rights on the tables. It does nothing in a database in which
 // that file has not run, and if the user does not own the tables.
-func (p *postgres) Grant(ctx context.Context) error {
+func (p *store) Grant(ctx context.Context) error {
 	err := p.locked(ctx, func(conn *pgx.Conn) error {
 		var mine bool
 		err := conn.QueryRow(ctx, `SELECT COUNT(*) = 3 AND pg_has_role((SELECT relowner FROM pg_class
@@ -74,7 +74,7 @@ func (p *postgres) Grant(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return postgresError(fmt.Errorf("grant the roles of deploy/rights/postgres.sql their rights: %w", err), false)
+		return classify(fmt.Errorf("grant the roles of deploy/rights/postgres.sql their rights: %w", err), false)
 	}
 	return nil
 }

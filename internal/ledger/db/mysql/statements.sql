@@ -1,4 +1,4 @@
--- Statements of MySQL and MariaDB. queries.go reads them. A table is passed as one JSON array of rows.
+-- Statements of MySQL and MariaDB. A table is passed as one JSON array of rows.
 -- Its columns have the types of the tables' columns, so that indexes can be used. A value that does not fit fails.
 -- STRAIGHT_JOIN makes MySQL look up each row by the primary key, whatever size the optimizer assumes for the JSON.
 -- To do nothing on a conflict, a statement updates a column to its own value. Do not rely on the number of changed rows

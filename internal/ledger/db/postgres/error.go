@@ -1,4 +1,4 @@
-package ledger
+package postgres
 
 import (
 	"errors"
@@ -18,8 +18,8 @@ func notPrimary(err error) bool {
 	return errors.Is(err, errNotPrimary) || errors.As(err, &pg) && pg.Code == "25006"
 }
 
-// postgresError classifies an error of the server. sent says that a COMMIT may have arrived.
-func postgresError(err error, sent bool) error {
+// classify classifies an error of the server. sent says that a COMMIT may have arrived.
+func classify(err error, sent bool) error {
 	class := hongbao.ClassTransient
 	if sent && !pgconn.SafeToRetry(err) {
 		class = hongbao.ClassUnknown

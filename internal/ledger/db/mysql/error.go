@@ -1,4 +1,4 @@
-package ledger
+package mysql
 
 import (
 	"database/sql/driver"
@@ -11,8 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
-// mysqlError classifies an error of the server by its number. sent says that a COMMIT may have arrived.
-func mysqlError(err error, sent bool) error {
+// classify classifies an error of the server by its number. sent says that a COMMIT may have arrived.
+func classify(err error, sent bool) error {
 	class := hongbao.ClassTransient
 	if sent && !errors.Is(err, driver.ErrBadConn) { // the driver returns ErrBadConn only if nothing was sent
 		class = hongbao.ClassUnknown
@@ -40,18 +40,18 @@ func mysqlError(err error, sent bool) error {
 	case 1044, 1045, 1049, 1054, 1064, 1142, 1143, 1146, 1227, 1305, 1370, 1698: // rights, database, schema, syntax
 		return hongbao.Outagef(class, "MySQL refuses access, check the DSN, the user's rights and the schema: %w", err)
 	}
-	if mysqlReadOnly(err) {
+	if isReadOnly(err) {
 		return hongbao.Outagef(class, "MySQL is not a primary, or no longer accepts writes: %w", err)
 	}
 	return hongbao.Outagef(class, "MySQL: %w", err) // shutdown, killed, interrupted, disk, memory, connections
 }
 
-// mysqlNotPrimary are the numbers with which a server refuses writes: read-only, its transactions read-only, InnoDB
+// notPrimary are the numbers with which a server refuses writes: read-only, its transactions read-only, InnoDB
 // read-only, a node of Galera outside of the primary component.
-var mysqlNotPrimary = []uint16{1290, 1792, 1836, 1047}
+var notPrimary = []uint16{1290, 1792, 1836, 1047}
 
-// mysqlReadOnly reports whether the server has turned read-only, as after a failover.
-func mysqlReadOnly(err error) bool {
+// isReadOnly reports whether the server has turned read-only, as after a failover.
+func isReadOnly(err error) bool {
 	var e *mysql.MySQLError
-	return errors.As(err, &e) && slices.Contains(mysqlNotPrimary, e.Number)
+	return errors.As(err, &e) && slices.Contains(notPrimary, e.Number)
 }

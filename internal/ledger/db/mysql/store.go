@@ -1,11 +1,10 @@
-package ledger
+package mysql
 
 import (
 	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -17,33 +16,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
-type mysqlStore struct {
+type store struct {
 	db      *sql.DB
 	timeout time.Duration
 }
 
-func openMySQL(ctx context.Context, config *Config) (*mysqlStore, error) {
-	connector, err := newMySQLConnector(config)
-	if err != nil {
-		return nil, err
-	}
-	m := &mysqlStore{db: sql.OpenDB(connector), timeout: config.Timeout}
-	m.db.SetMaxOpenConns(config.Conns)
-	m.db.SetMaxIdleConns(config.Conns)
-	m.db.SetConnMaxLifetime(time.Hour)
-	// The pool must close idle connections before the server does so after wait_timeout, which is config.Timeout.
-	m.db.SetConnMaxIdleTime(config.Timeout / 2)
-	conn, err := m.db.Conn(ctx)
-	if err == nil {
-		err = conn.Close()
-	}
-	if err != nil {
-		return nil, errors.Join(mysqlError(err, false), m.Close())
-	}
-	return m, nil
-}
-
-func (m *mysqlStore) Close() error { return m.db.Close() }
+func (m *store) Close() error { return m.db.Close() }
 
 // Each transaction sets its isolation level, so no setting of the server or of a connection pooler can change it.
 //
@@ -51,26 +29,26 @@ func (m *mysqlStore) Close() error { return m.db.Close() }
 // So a transaction that only reads begins with an empty one: keys, pauses and campaigns decide what happens next, and a
 // former primary has old ones.
 const (
-	mysqlWrite = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\nSTART TRANSACTION READ WRITE;\n"
-	mysqlRead  = "START TRANSACTION READ WRITE;\nCOMMIT;\n" +
+	beginWrite = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\nSTART TRANSACTION READ WRITE;\n"
+	beginRead  = "START TRANSACTION READ WRITE;\nCOMMIT;\n" +
 		"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;\nSTART TRANSACTION READ ONLY;\n"
 )
 
-func (m *mysqlStore) Write(ctx context.Context, fn func(db.Txn) ([]db.Stmt, error)) error {
-	return m.transact(ctx, mysqlWrite, fn)
+func (m *store) Write(ctx context.Context, fn func(db.Txn) ([]db.Stmt, error)) error {
+	return m.transact(ctx, beginWrite, fn)
 }
 
-func (m *mysqlStore) Read(ctx context.Context, fn func(db.Txn) error) error {
-	return m.transact(ctx, mysqlRead, func(t db.Txn) ([]db.Stmt, error) { return nil, fn(t) })
+func (m *store) Read(ctx context.Context, fn func(db.Txn) error) error {
+	return m.transact(ctx, beginRead, func(t db.Txn) ([]db.Stmt, error) { return nil, fn(t) })
 }
 
-func (m *mysqlStore) transact(ctx context.Context, begin string, fn func(db.Txn) ([]db.Stmt, error)) error {
+func (m *store) transact(ctx context.Context, begin string, fn func(db.Txn) ([]db.Stmt, error)) error {
 	conn, err := m.db.Conn(ctx)
 	if err != nil {
-		return mysqlError(fmt.Errorf("get a connection to MySQL: %w", err), false)
+		return classify(fmt.Errorf("get a connection to MySQL: %w", err), false)
 	}
 	defer conn.Close()
-	t := &mysqlTxn{conn: conn, begin: begin}
+	t := &txn{conn: conn, begin: begin}
 	last, err := fn(t)
 	if err == nil {
 		err = t.commit(ctx, last)
@@ -81,8 +59,8 @@ func (m *mysqlStore) transact(ctx context.Context, begin string, fn func(db.Txn)
 	return err
 }
 
-// mysqlTxn sends its BEGIN together with its first statement, in one round trip.
-type mysqlTxn struct {
+// txn sends its BEGIN together with its first statement, in one round trip.
+type txn struct {
 	conn  *sql.Conn
 	begin string // empty once it was sent
 	// rows says that begin ends with a statement that returns rows.
@@ -90,19 +68,19 @@ type mysqlTxn struct {
 	sent bool // COMMIT may have reached the server
 }
 
-func (t *mysqlTxn) RefuseNewer(_ context.Context, sql string) error {
+func (t *txn) RefuseNewer(_ context.Context, sql string) error {
 	t.begin, t.rows = t.begin+sql+";\n", true
 	return nil
 }
 
-// mysqlPiece is about how many bytes are sent at once. A longer single statement is sent as a whole.
-const mysqlPiece = 1 << 20
+// piece is about how many bytes are sent at once. A longer single statement is sent as a whole.
+const piece = 1 << 20
 
-// run sends the statements as one text in one round trip, or as several texts if they are long.
-func (t *mysqlTxn) Run(ctx context.Context, stmts ...db.Stmt) error {
+// Run sends the statements as one text in one round trip, or as several texts if they are long.
+func (t *txn) Run(ctx context.Context, stmts ...db.Stmt) error {
 	for len(stmts) > 0 {
 		n, size := 0, 0
-		for n < len(stmts) && (n == 0 || size < mysqlPiece) {
+		for n < len(stmts) && (n == 0 || size < piece) {
 			size += len(stmts[n].SQL)
 			for _, a := range stmts[n].Args {
 				if s, ok := a.(string); ok {
@@ -119,29 +97,29 @@ func (t *mysqlTxn) Run(ctx context.Context, stmts ...db.Stmt) error {
 	return nil
 }
 
-const mysqlCommit = "COMMIT"
+const commitSQL = "COMMIT"
 
-func (t *mysqlTxn) send(ctx context.Context, stmts []db.Stmt) error {
+func (t *txn) send(ctx context.Context, stmts []db.Stmt) error {
 	var text strings.Builder
 	var args []any
 	skip := strings.Count(t.begin, ";\n")
 	text.WriteString(t.begin)
 	for i, s := range stmts {
-		m := mysqlNumbered(s.SQL)
+		m := numbered(s.SQL)
 		if i > 0 {
 			text.WriteString(";\n")
 		}
 		text.WriteString(m.text)
 		args = append(args, m.args(s.Args)...)
-		t.sent = t.sent || s.SQL == mysqlCommit
+		t.sent = t.sent || s.SQL == commitSQL
 	}
 	t.begin = ""
-	rows, err := mysqlExec(ctx, t.conn, text.String(), args)
+	rows, err := exec(ctx, t.conn, text.String(), args)
 	if err == nil && len(rows) != skip+len(stmts) {
 		err = fmt.Errorf("%d answers to %d statements", len(rows), skip+len(stmts))
 	}
 	if err != nil {
-		return mysqlError(fmt.Errorf("%d statements from %.60s...: %w", len(stmts), stmts[0].SQL, err), t.sent)
+		return classify(fmt.Errorf("%d statements from %.60s...: %w", len(stmts), stmts[0].SQL, err), t.sent)
 	}
 	for i, s := range stmts {
 		if s.Changed != nil {
@@ -151,9 +129,9 @@ func (t *mysqlTxn) send(ctx context.Context, stmts []db.Stmt) error {
 	return nil
 }
 
-// mysqlExec executes text, and returns the number of changed rows of each of its statements. database/sql does not
+// exec executes text, and returns the number of changed rows of each of its statements. database/sql does not
 // report these numbers.
-func mysqlExec(ctx context.Context, conn *sql.Conn, text string, args []any) (rows []int64, err error) {
+func exec(ctx context.Context, conn *sql.Conn, text string, args []any) (rows []int64, err error) {
 	values := make([]driver.NamedValue, len(args))
 	for i, a := range args {
 		v, err := driver.DefaultParameterConverter.ConvertValue(a)
@@ -163,7 +141,7 @@ func mysqlExec(ctx context.Context, conn *sql.Conn, text string, args []any) (ro
 		values[i] = driver.NamedValue{Ordinal: i + 1, Value: v}
 	}
 	err = conn.Raw(func(raw any) error {
-		c, err := mysqlConnOf(raw)
+		c, err := rawConnOf(raw)
 		if err != nil {
 			return err
 		}
@@ -176,14 +154,14 @@ func mysqlExec(ctx context.Context, conn *sql.Conn, text string, args []any) (ro
 	return rows, err
 }
 
-func (t *mysqlTxn) Query(ctx context.Context, query string, args []any, row func(db.Scan) error) error {
-	m := mysqlNumbered(query)
+func (t *txn) Query(ctx context.Context, query string, args []any, row func(db.Scan) error) error {
+	m := numbered(query)
 	text := strings.Join([]string{t.begin, m.text}, "")
 	passOver := t.rows && t.begin != ""
 	t.begin = ""
 	rows, err := t.conn.QueryContext(ctx, text, m.args(args)...)
 	if err != nil {
-		return mysqlError(fmt.Errorf("%.60s...: %w", query, err), false)
+		return classify(fmt.Errorf("%.60s...: %w", query, err), false)
 	}
 	defer rows.Close()
 	if passOver { // read the rows with Next: if NextResultSet fails on them, the driver's Close hangs
@@ -191,7 +169,7 @@ func (t *mysqlTxn) Query(ctx context.Context, query string, args []any, row func
 			continue
 		}
 		if !rows.NextResultSet() {
-			return mysqlError(fmt.Errorf("%.60s...: %w", text, cmp.Or(rows.Err(), io.ErrUnexpectedEOF)), false)
+			return classify(fmt.Errorf("%.60s...: %w", text, cmp.Or(rows.Err(), io.ErrUnexpectedEOF)), false)
 		}
 	}
 	for rows.Next() {
@@ -200,28 +178,28 @@ func (t *mysqlTxn) Query(ctx context.Context, query string, args []any, row func
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return mysqlError(fmt.Errorf("%.60s...: %w", query, err), false)
+		return classify(fmt.Errorf("%.60s...: %w", query, err), false)
 	}
 	return nil
 }
 
-func (t *mysqlTxn) commit(ctx context.Context, last []db.Stmt) error {
+func (t *txn) commit(ctx context.Context, last []db.Stmt) error {
 	if t.begin != "" && len(last) == 0 {
 		return nil
 	}
 	if err := ctx.Err(); err != nil { // check before sending: afterwards the outcome would be unknown
-		return mysqlError(fmt.Errorf("commit: %w", err), false)
+		return classify(fmt.Errorf("commit: %w", err), false)
 	}
-	return t.Run(ctx, append(last, db.Stmt{SQL: mysqlCommit})...)
+	return t.Run(ctx, append(last, db.Stmt{SQL: commitSQL})...)
 }
 
 // rollback ends the transaction, so that the pool can reuse the connection. It discards the connection if that fails,
 // or if the server has turned read-only: the next connection finds the new primary.
-func (t *mysqlTxn) rollback(ctx context.Context, cause error) {
+func (t *txn) rollback(ctx context.Context, cause error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_, err := t.conn.ExecContext(ctx, "ROLLBACK")
-	if err != nil || mysqlReadOnly(cause) {
+	if err != nil || isReadOnly(cause) {
 		_ = t.conn.Raw(func(any) error { return driver.ErrBadConn })
 	}
 }

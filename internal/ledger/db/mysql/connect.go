@@ -1,4 +1,4 @@
-package ledger
+package mysql
 
 import (
 	"context"
@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,44 +15,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
-// mysqlParams are the parameters that a DSN may have. mysqlConfig sets the others.
-var mysqlParams = []string{"tls", "serverPubKey", "allowNativePasswords", "allowCleartextPasswords",
-	"connectionAttributes"}
-
-var errMySQLDSN = errors.New("the DSN is not a connection string of go-sql-driver/mysql: want " +
-	"user@tcp(host:3306)/database?tls=true")
-
-// CheckMySQLDSN returns an error if a DSN for MySQL is invalid. The error never contains the password.
-func CheckMySQLDSN(dsn string) error {
+// driverConfig sets every option whose default could hang, change what a statement means, or hide an error.
+func driverConfig(dsn string, limits *db.Limits) (*mysql.Config, error) {
 	c, err := mysql.ParseDSN(dsn)
 	if err != nil {
-		return errMySQLDSN
+		return nil, errDSN
 	}
-	if c.DBName == "" {
-		return errors.New("the DSN names no database: want user@tcp(host:3306)/database")
-	}
-	_, query, _ := strings.Cut(dsn[strings.LastIndex(dsn, "/"):], "?")
-	params, err := url.ParseQuery(query)
-	if err != nil {
-		return errMySQLDSN
-	}
-	for _, name := range slices.Sorted(maps.Keys(params)) {
-		if !slices.Contains(mysqlParams, name) {
-			return fmt.Errorf("the DSN's parameter %.40q is not allowed: want only %s", name, strings.Join(mysqlParams,
-				", "))
-		}
-	}
-	return nil
-}
-
-// mysqlConfig sets every option whose default could hang, change what a statement means, or hide an error.
-func mysqlConfig(config *Config) (*mysql.Config, error) {
-	c, err := mysql.ParseDSN(config.DSN)
-	if err != nil {
-		return nil, errMySQLDSN
-	}
-	c.Timeout = config.ConnectTimeout
-	c.ReadTimeout, c.WriteTimeout = config.Timeout, config.Timeout
+	c.Timeout = limits.ConnectTimeout
+	c.ReadTimeout, c.WriteTimeout = limits.Timeout, limits.Timeout
 	c.MaxAllowedPacket = minPacket
 	c.Collation = "utf8mb4_bin"
 	c.Loc, c.ParseTime = time.UTC, false
@@ -72,7 +39,7 @@ func mysqlConfig(config *Config) (*mysql.Config, error) {
 	c.ColumnsWithAlias = false
 	c.Logger = &mysql.NopLogger{} // errors are returned
 	// If a worker stalls within a transaction, wait_timeout ends the transaction and releases its locks.
-	lock, wait := seconds(config.LockTimeout), seconds(config.Timeout)
+	lock, wait := seconds(limits.LockTimeout), seconds(limits.Timeout)
 	c.Params = map[string]string{
 		"sql_mode":                 "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO,PIPES_AS_CONCAT'",
 		"autocommit":               "1",
@@ -90,31 +57,32 @@ func seconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }
 
-// mysqlConnector checks the server's settings on every new connection, because a failover may lead to another server.
-type mysqlConnector struct {
+// connector checks the server's settings on every new connection, because a failover may lead to another server.
+type connector struct {
 	driver.Connector
-	config *Config
+	allow   []string // settings that may be unsafe
+	timeout time.Duration
 }
 
-func newMySQLConnector(config *Config) (*mysqlConnector, error) {
-	c, err := mysqlConfig(config)
+func newConnector(d *Database, limits *db.Limits) (*connector, error) {
+	config, err := driverConfig(d.DSN, limits)
 	if err != nil {
 		return nil, err
 	}
-	connector, err := mysql.NewConnector(c)
+	c, err := mysql.NewConnector(config)
 	if err != nil {
-		return nil, errMySQLDSN
+		return nil, errDSN
 	}
-	return &mysqlConnector{Connector: connector, config: config}, nil
+	return &connector{Connector: c, allow: d.UnsafeAllow, timeout: limits.Timeout}, nil
 }
 
 // Connect returns a connection to a server whose settings are safe.
-func (m *mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
+func (m *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := m.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c, err := mysqlConnOf(conn)
+	c, err := rawConnOf(conn)
 	if err == nil {
 		err = m.gate(ctx, c)
 	}
@@ -124,31 +92,31 @@ func (m *mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, nil
 }
 
-// mysqlConn is the part of the driver's connection that we need beyond database/sql.
-type mysqlConn interface {
+// rawConn is the part of the driver's connection that we need beyond database/sql.
+type rawConn interface {
 	driver.ExecerContext
 	driver.QueryerContext
 }
 
-func mysqlConnOf(conn any) (mysqlConn, error) {
-	c, ok := conn.(mysqlConn)
+func rawConnOf(conn any) (rawConn, error) {
+	c, ok := conn.(rawConn)
 	if !ok {
 		return nil, fmt.Errorf("%T is not a connection of go-sql-driver/mysql", conn)
 	}
 	return c, nil
 }
 
-func (m *mysqlConnector) gate(ctx context.Context, conn mysqlConn) error {
-	settings, err := readMySQLSettings(ctx, conn)
+func (m *connector) gate(ctx context.Context, conn rawConn) error {
+	settings, err := readSettings(ctx, conn)
 	if err != nil {
 		return fmt.Errorf("ask for the server's settings: %w", err)
 	}
-	if err := db.Refuse(settings.problems(), m.config.UnsafeAllow); err != nil {
+	if err := db.Refuse(settings.problems(), m.allow); err != nil {
 		return err
 	}
-	set := "SET SESSION max_execution_time = " + millis(m.config.Timeout)
+	set := fmt.Sprintf("SET SESSION max_execution_time = %d", m.timeout.Milliseconds())
 	if settings.mariaDB() {
-		set = fmt.Sprintf("SET SESSION check_constraint_checks = ON, max_statement_time = %.3f", m.config.Timeout.Seconds())
+		set = fmt.Sprintf("SET SESSION check_constraint_checks = ON, max_statement_time = %.3f", m.timeout.Seconds())
 	}
 	if _, err := conn.ExecContext(ctx, set, nil); err != nil {
 		return fmt.Errorf("%s: %w", set, err)
@@ -156,7 +124,7 @@ func (m *mysqlConnector) gate(ctx context.Context, conn mysqlConn) error {
 	return nil
 }
 
-const mysqlAsk = `SHOW SESSION VARIABLES WHERE Variable_name IN (
+const ask = `SHOW SESSION VARIABLES WHERE Variable_name IN (
 	'version', 'read_only', 'super_read_only', 'innodb_read_only',
 	'innodb_flush_log_at_trx_commit', 'innodb_doublewrite', 'innodb_flush_method',
 	'log_bin', 'sync_binlog', 'binlog_format',
@@ -164,13 +132,13 @@ const mysqlAsk = `SHOW SESSION VARIABLES WHERE Variable_name IN (
 	'rpl_semi_sync_master_enabled', 'rpl_semi_sync_master_wait_point',
 	'rpl_semi_sync_source_enabled', 'rpl_semi_sync_source_wait_point')`
 
-func readMySQLSettings(ctx context.Context, conn mysqlConn) (mysqlSettings, error) {
-	rows, err := conn.QueryContext(ctx, mysqlAsk, nil)
+func readSettings(ctx context.Context, conn rawConn) (settings, error) {
+	rows, err := conn.QueryContext(ctx, ask, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	settings := mysqlSettings{}
+	settings := settings{}
 	row := make([]driver.Value, 2)
 	for {
 		err := rows.Next(row)

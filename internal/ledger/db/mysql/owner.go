@@ -1,4 +1,4 @@
-package ledger
+package mysql
 
 import (
 	"context"
@@ -16,47 +16,47 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
-// mysqlRightsSQL grants the rights that MySQL needs besides db.Rights.
+// moreRights grants the rights that MySQL needs besides db.Rights.
 //
-//go:embed sql/mysql-rights.sql
-var mysqlRightsSQL string
+//go:embed rights.sql
+var moreRights string
 
 var (
 	sqlComment = regexp.MustCompile(`(?m)^--.*$`)
 	grantSQL   = regexp.MustCompile(`GRANT ([^;]+) ON ([^;]+) TO ([^;]+);`)
 )
 
-// mysqlGrant is a statement that gives a role rights on a table.
-type mysqlGrant struct{ role, statement string }
+// grant is a statement that gives a role rights on a table.
+type grant struct{ role, statement string }
 
-// mysqlGrants returns the statements that give the roles their rights, one for each table and role. MySQL grants rights
+// grants returns the statements that give the roles their rights, one for each table and role. MySQL grants rights
 // on one table at a time, and a statement with a missing role fails. tables are all tables of the ledger.
-func mysqlGrants(tables []string) (list []mysqlGrant) {
-	for _, m := range grantSQL.FindAllStringSubmatch(sqlComment.ReplaceAllString(db.Rights+mysqlRightsSQL, ""), -1) {
+func grants(tables []string) (list []grant) {
+	for _, m := range grantSQL.FindAllStringSubmatch(sqlComment.ReplaceAllString(db.Rights+moreRights, ""), -1) {
 		on := strings.Split(m[2], ",")
 		if strings.HasPrefix(m[2], "ALL TABLES") {
 			on = tables
 		}
 		for _, table := range on {
 			for role := range strings.SplitSeq(m[3], ", ") {
-				list = append(list, mysqlGrant{role, fmt.Sprintf("GRANT %s ON `%s` TO %s", m[1], strings.TrimSpace(table), role)})
+				list = append(list, grant{role, fmt.Sprintf("GRANT %s ON `%s` TO %s", m[1], strings.TrimSpace(table), role)})
 			}
 		}
 	}
 	return list
 }
 
-// grant gives the roles of deploy/rights/mysql.sql their rights on the tables. It skips roles that do not exist, and all
+// Grant gives the roles of deploy/rights/mysql.sql their rights on the tables. It skips roles that do not exist, and all
 // roles if the user may not grant rights on the tables.
-func (m *mysqlStore) Grant(ctx context.Context) error {
+func (m *store) Grant(ctx context.Context) error {
 	conn, err := m.db.Conn(ctx)
 	if err != nil {
-		return mysqlError(fmt.Errorf("get a connection to MySQL: %w", err), false)
+		return classify(fmt.Errorf("get a connection to MySQL: %w", err), false)
 	}
 	defer conn.Close()
 	defer func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }() // its sql_mode is not that of the others
 	if err := grantOn(ctx, conn); err != nil {
-		return mysqlError(fmt.Errorf("grant the roles of deploy/rights/mysql.sql their rights: %w", err), false)
+		return classify(fmt.Errorf("grant the roles of deploy/rights/mysql.sql their rights: %w", err), false)
 	}
 	return nil
 }
@@ -76,7 +76,7 @@ func grantOn(ctx context.Context, conn *sql.Conn) error {
 		return err
 	}
 	skip := map[string]bool{} // decided by the first statement of each role
-	for _, g := range mysqlGrants(tables) {
+	for _, g := range grants(tables) {
 		if skip[g.role] {
 			continue
 		}

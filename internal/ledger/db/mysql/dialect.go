@@ -1,7 +1,7 @@
-package ledger
+package mysql
 
 import (
-	_ "embed"
+	"embed"
 	"regexp"
 	"strconv"
 	"sync"
@@ -9,12 +9,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
-//go:embed sql/mysql.sql
-var mysqlSQL string
+//go:embed statements.sql
+var statements string
 
-var mysqlDialect = db.Dialect{
-	Queries:    db.LoadQueries(mysqlSQL),
-	Migrations: db.MustLoadSteps(migrationFiles, "migrations/mysql"),
+//go:embed migrations
+var migrations embed.FS
+
+var dialect = db.Dialect{
+	Name:       Name,
+	Queries:    db.LoadQueries(statements),
+	Migrations: db.MustLoadSteps(migrations, "migrations"),
 	Pack:       db.PackJSON,
 	OrNothing:  ` ON DUPLICATE KEY UPDATE campaign = VALUES(campaign)`,
 	Share:      ` LOCK IN SHARE MODE`,
@@ -27,14 +31,14 @@ var mysqlDialect = db.Dialect{
 	Now:         `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000`,
 }
 
-// mysqlStatement is a statement with ? instead of $1, $2, ..., because the driver has no numbered parameters. Its n-th
+// statement is a statement with ? instead of $1, $2, ..., because the driver has no numbered parameters. Its n-th
 // ? takes the argument with the index order[n].
-type mysqlStatement struct {
+type statement struct {
 	text  string
 	order []int
 }
 
-func (s *mysqlStatement) args(args []any) []any {
+func (s *statement) args(args []any) []any {
 	list := make([]any, len(s.order))
 	for i, n := range s.order {
 		list[i] = args[n]
@@ -43,22 +47,22 @@ func (s *mysqlStatement) args(args []any) []any {
 }
 
 var (
-	mysqlPlaceholder = regexp.MustCompile(`\$(\d+)`)
-	mysqlStatements  sync.Map // *mysqlStatement by numbered text; bounded by the statements of this package
+	placeholder   = regexp.MustCompile(`\$(\d+)`)
+	numberedTexts sync.Map // *statement by numbered text; bounded by the statements of this package
 )
 
-func mysqlNumbered(sql string) *mysqlStatement {
-	if known, _ := mysqlStatements.Load(sql); known != nil {
-		if s, ok := known.(*mysqlStatement); ok {
+func numbered(sql string) *statement {
+	if known, _ := numberedTexts.Load(sql); known != nil {
+		if s, ok := known.(*statement); ok {
 			return s
 		}
 	}
-	s := &mysqlStatement{}
-	s.text = mysqlPlaceholder.ReplaceAllStringFunc(sql, func(p string) string {
+	s := &statement{}
+	s.text = placeholder.ReplaceAllStringFunc(sql, func(p string) string {
 		n, _ := strconv.Atoi(p[1:]) // digits only
 		s.order = append(s.order, n-1)
 		return "?"
 	})
-	mysqlStatements.Store(sql, s)
+	numberedTexts.Store(sql, s)
 	return s
 }

@@ -1,4 +1,4 @@
--- Statements of PostgreSQL. queries.go reads them. A table is passed as one array per column.
+-- Statements of PostgreSQL. A table is passed as one array per column.
 
 -- name: has_schema
 SELECT COUNT(*) FROM pg_class WHERE oid = to_regclass('hongbao_schema');
