@@ -2,7 +2,8 @@
 // or altered.
 //
 // A ledger is in a database of PostgreSQL, MySQL or MariaDB, or in a file of SQLite: settlement/postgres,
-// settlement/mysql or settlement/sqlite returns the Database. A program links only the client of the one that it imports.
+// settlement/mysql or settlement/sqlite returns the Database. A program links only the client of the one that it
+// imports.
 //
 // Migrate creates the tables. Open connects to the database. CreateCampaign funds a campaign before its first grab. New
 // returns the Handler that a consumer calls.
@@ -36,8 +37,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
-// Database says where a ledger is. A program gets one from settlement/postgres, settlement/mysql or settlement/sqlite, and
-// passes it on in a Config; the methods are for this module.
+// Database says where a ledger is. A program gets one from settlement/postgres, settlement/mysql or settlement/sqlite,
+// and passes it on in a Config; the methods are for this module.
 type Database interface{ db.Database }
 
 // Config configures the connection to the ledger. Only Database has no default.

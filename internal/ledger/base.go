@@ -81,12 +81,8 @@ func (l *Ledger) addToBases(ctx context.Context, t db.Txn, c *Totals, page []pai
 	if len(ids) == 0 {
 		return nil
 	}
-	packed, err := l.dialect.Pack(ids, amounts)
-	if err != nil {
-		return err
-	}
 	var changed int64
-	err = t.Run(ctx, db.Stmt{SQL: l.dialect.AddToBases, Args: packed, Changed: &changed})
+	err := t.Run(ctx, db.Stmt{SQL: l.dialect.AddToBases, Args: []any{db.Table{ids, amounts}}, Changed: &changed})
 	if err == nil && changed != int64(len(ids)) {
 		err = hongbao.Errorf(hongbao.ClassBroken, "%d accounts were paid, but the ledger has only %d of them: run "+
 			"`hongbao audit --full`", len(ids), changed)
@@ -94,45 +90,11 @@ func (l *Ledger) addToBases(ctx context.Context, t db.Txn, c *Totals, page []pai
 	return err
 }
 
-const (
-	// rangeRows is the number of accounts, and rangeBlocks the number of blocks, of which one query returns those whose
-	// balance differs from their base.
-	rangeRows, rangeBlocks = sumRows, 32_768
-	selectMoved            = `SELECT id, kind, currency, balance - base FROM account WHERE balance <> base AND `
-)
-
 // addChangedAccounts adds up the accounts whose balance differs from their base. An index on them would make it
-// independent of the number of accounts, but each credit would write to the index. PostgreSQL reads its blocks in their
-// order, because an order by key jumps between the blocks.
+// independent of the number of accounts, but each credit would write to the index.
 func (b *book) addChangedAccounts(ctx context.Context, t db.Txn) error {
-	row := func(s db.Scan) error { _, err := b.account(s); return err }
-	if b.ledger.dialect.Blocks == "" {
-		return eachRange(ctx, t, func(after, last string) error {
-			return t.Query(ctx, selectMoved+`id > $1 AND id <= $2 LIMIT $3`, []any{after, last, int64(rangeRows)}, row)
-		})
-	}
-	var blocks int64
-	err := t.Query(ctx, b.ledger.dialect.Blocks, nil, func(s db.Scan) error { return s(&blocks) })
-	for from := int64(0); err == nil && from < blocks; from += rangeBlocks {
-		err = t.Query(ctx, selectMoved+`ctid >= CAST(CAST($1 AS text) AS tid) AND ctid < CAST(CAST($2 AS text) AS tid)`,
-			[]any{fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", from+rangeBlocks)}, row)
-	}
-	return err
-}
-
-// eachRange calls fn for each range of rangeRows accounts: those after an id, up to a last one.
-func eachRange(ctx context.Context, t db.Txn, fn func(after, last string) error) error {
-	for after := ""; ; {
-		var last string
-		err := t.Query(ctx, `SELECT COALESCE(MAX(id), '') FROM
-			(SELECT id FROM account WHERE id > $1 ORDER BY id LIMIT $2) AS page`, []any{after, int64(rangeRows)},
-			func(s db.Scan) error { return s(&last) })
-		if err != nil || last == "" {
-			return err
-		}
-		if err := fn(after, last); err != nil {
-			return err
-		}
-		after = last
-	}
+	return b.ledger.dialect.Parts(ctx, t, func(where string, args ...any) error {
+		return t.Query(ctx, `SELECT id, kind, currency, balance - base FROM account WHERE balance <> base AND `+where, args,
+			func(s db.Scan) error { _, err := b.account(s); return err })
+	})
 }

@@ -61,11 +61,8 @@ func (l *Ledger) addCodes(ctx context.Context, campaign string, packets int64, d
 				return nil, hongbao.Errorf(hongbao.ClassPermanent, "the code of packet %d: %w", numbers[i], err)
 			}
 		}
-		packed, err := l.dialect.Pack(campaigns, numbers, codes)
-		if err != nil {
-			return nil, err
-		}
-		if err := t.Run(ctx, db.Stmt{SQL: l.dialect.InsertCodes, Args: packed}); err != nil {
+		insert := db.Stmt{SQL: l.dialect.InsertCodes, Args: []any{db.Table{campaigns, numbers, codes}}}
+		if err := t.Run(ctx, insert); err != nil {
 			return nil, err
 		}
 		stored += n
@@ -125,12 +122,8 @@ func (l *Ledger) CodesOf(ctx context.Context, campaign string, packets []int64) 
 	for i := range campaigns {
 		campaigns[i] = campaign
 	}
-	packed, err := l.dialect.Pack(campaigns, packets)
-	if err != nil {
-		return nil, err
-	}
 	list, err := rowQuery[packetCode]{fmt.Sprintf("read %d codes of campaign %s", len(packets), campaign),
-		l.dialect.ReadCodes, packed, scanCode}.all(ctx, l)
+		l.dialect.ReadCodes, []any{db.Table{campaigns, packets}}, scanCode}.all(ctx, l)
 	if err != nil {
 		return nil, err
 	}

@@ -105,19 +105,6 @@ func (o shardView) unchanged(d *db.Dialect) (stmts []db.Stmt) {
 	return stmts
 }
 
-// ask runs queries, in one round trip if the database supports it.
-func (l *Ledger) ask(ctx context.Context, t db.Txn, queries ...db.Stmt) error {
-	if l.dialect.Copies {
-		return t.Run(ctx, queries...)
-	}
-	for _, q := range queries {
-		if err := t.Query(ctx, q.SQL, q.Args, q.Row); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // fencedItems are the items of a transaction that a fence concerns, grouped by what the ledger knows of their grants.
 type fencedItems struct {
 	paid      []item // already paid, or pending if the caller counts pending rows

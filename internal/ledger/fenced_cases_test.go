@@ -233,7 +233,7 @@ func testFenceWaits(t *testing.T, f *fixture) {
 	settle := func(before, after func()) error {
 		return f.ledger.store.Write(t.Context(), func(x db.Txn) ([]db.Stmt, error) {
 			seen := shardViewOf(items)
-			if err := f.ledger.ask(t.Context(), x, seen.queries()...); err != nil {
+			if err := x.Run(t.Context(), seen.queries()...); err != nil {
 				return nil, err
 			}
 			before()

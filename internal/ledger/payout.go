@@ -102,7 +102,7 @@ func (p *payout) check(ctx context.Context, l *Ledger, t db.Txn) error {
 	}
 	it := item{grant: g}
 	seen := shardViewOf([]item{it})
-	if err := l.ask(ctx, t, seen.queries()...); err != nil {
+	if err := t.Run(ctx, seen.queries()...); err != nil {
 		return err
 	}
 	return p.planAllows(paid || seen.fence(it.event()) > 0, refuse)
@@ -135,10 +135,7 @@ func (p *payout) post(ctx context.Context, l *Ledger, t db.Txn) ([]db.Stmt, erro
 	}
 	g, currency := &p.grant, p.campaign.Spec.Currency
 	reserve, user := ReserveAccount(currency), UserAccount(g.User, currency)
-	credits, err := l.creditUsers([]credit{{user, currency, g.Amount}})
-	if err != nil {
-		return nil, err
-	}
+	credits := l.creditUsers([]credit{{user, currency, g.Amount}})
 	account := db.Stmt{SQL: l.dialect.InsertReserve, Args: []any{reserve, currency}}
 	debit := db.Stmt{SQL: moveMoney, Args: []any{reserve, -int64(g.Amount)}}
 	transfer := db.Stmt{SQL: insertTransfer, Args: []any{reserveTransfer(g), "funding", g.Campaign, reserve, user,

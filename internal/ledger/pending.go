@@ -69,7 +69,7 @@ type beginCall struct {
 func (b *beginCall) run(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 	b.found, b.before = nil, nil
 	seen, aside := shardViewOf(b.items), asideViewOf(b.items)
-	if err := b.ask(ctx, t, append(seen.queries(), aside.queries()...)...); err != nil {
+	if err := t.Run(ctx, append(seen.queries(), aside.queries()...)...); err != nil {
 		return nil, err
 	}
 	behind, err := b.behindFences(ctx, t, seen, b.items, true)
@@ -100,8 +100,7 @@ func (b *beginCall) run(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 			return nil, err
 		}
 	}
-	stmts, err := b.last(out)
-	return append(append(stmts, aside.unchanged(b.dialect)...), seen.unchanged(b.dialect)...), err
+	return slices.Concat(b.last(out), aside.unchanged(b.dialect), seen.unchanged(b.dialect)), nil
 }
 
 // insert inserts the pending rows that do not exist yet, and returns their number.
@@ -110,24 +109,21 @@ func (b *beginCall) insert(ctx context.Context, t db.Txn, items []item) (inserte
 	if b.call.SinceGrant {
 		since = 1
 	}
-	packed, err := b.dialect.Pack(columnsOf(items)...)
-	if err != nil {
-		return 0, err
+	sql := b.dialect.InsertPending
+	if b.tries > 0 {
+		sql = b.dialect.InsertPendingAgain
 	}
-	err = t.Run(ctx, db.Stmt{SQL: b.dialect.InsertOnce(b.dialect.InsertPending, b.tries),
-		Args: append(slices.Clone(packed), b.call.Owner, b.call.Batch, since), Changed: &inserted})
+	err = t.Run(ctx, db.Stmt{SQL: sql, Args: []any{columnsOf(items), b.call.Owner, b.call.Batch, since},
+		Changed: &inserted})
 	return inserted, err
 }
 
 // last returns the statements that are sent with COMMIT. They delete the pending rows of packets that the ledger has,
 // and refuse refunded campaigns.
-func (b *beginCall) last(out map[packetKey]bool) (stmts []db.Stmt, err error) {
+func (b *beginCall) last(out map[packetKey]bool) (stmts []db.Stmt) {
 	if len(out) > 0 {
-		stmts, err = b.deletePending(slices.DeleteFunc(slices.Clone(b.items),
+		stmts = b.deletePending(slices.DeleteFunc(slices.Clone(b.items),
 			func(it item) bool { return !out[keyOf(it.grant)] }), 0, time.Time{})
-		if err != nil {
-			return nil, err
-		}
 	}
 	// A refund locks this row before it looks for pending credits. The CHECK on granted refuses -1.
 	for i := range b.items {
@@ -137,16 +133,12 @@ func (b *beginCall) last(out map[packetKey]bool) (stmts []db.Stmt, err error) {
 					Args: []any{id}})
 		}
 	}
-	return stmts, nil
+	return stmts
 }
 
 // readPending returns the pending rows of the items' packets.
 func (l *Ledger) readPending(ctx context.Context, t db.Txn, items []item) ([]payment.Pending, error) {
-	packed, err := l.dialect.Pack(keysOf(items)...)
-	if err != nil {
-		return nil, err
-	}
-	return rowQuery[payment.Pending]{sql: l.dialect.ReadPending, args: packed, row: scanPending}.in(ctx, t)
+	return rowQuery[payment.Pending]{sql: l.dialect.ReadPending, args: []any{keysOf(items)}, row: scanPending}.in(ctx, t)
 }
 
 // readHeld sets found to the grants that the ledger has of the items' packets, and returns their packets.
@@ -215,29 +207,27 @@ func (b *beginCall) takeOver(ctx context.Context, t db.Txn, rows []payment.Pendi
 	if len(campaigns) == 0 {
 		return nil
 	}
-	packed, err := b.dialect.Pack(campaigns, packets, batches, now)
-	if err != nil {
-		return err
-	}
 	var taken int64
-	err = t.Run(ctx, db.Stmt{SQL: b.dialect.TakePending, Args: append(packed, b.call.Owner), Changed: &taken})
+	err := t.Run(ctx, db.Stmt{SQL: b.dialect.TakePending,
+		Args: []any{db.Table{campaigns, packets, batches, now}, b.call.Owner}, Changed: &taken})
 	if err == nil && taken != int64(len(campaigns)) {
 		err = hongbao.Errorf(hongbao.ClassTransient, "another worker took some of them over: %w", db.ErrAgain)
 	}
 	return err
 }
 
-func keysOf(items []item) []any {
+// keysOf returns the table of the items' primary keys.
+func keysOf(items []item) db.Table {
 	campaigns, packets := make([]string, len(items)), make([]int64, len(items))
 	for i, it := range items {
 		campaigns[i], packets[i] = it.grant.Campaign, it.grant.Packet
 	}
-	return []any{campaigns, packets}
+	return db.Table{campaigns, packets}
 }
 
 // deletePending returns the statements that delete the pending rows of sorted items, if their batch and the last start
 // of their owner are the given ones. Batch 0 means any batch, and the zero time any start.
-func (l *Ledger) deletePending(items []item, batch int64, asked time.Time) (stmts []db.Stmt, err error) {
+func (l *Ledger) deletePending(items []item, batch int64, asked time.Time) (stmts []db.Stmt) {
 	var at int64
 	if !asked.IsZero() {
 		at = asked.UnixMilli()
@@ -251,14 +241,10 @@ func (l *Ledger) deletePending(items []item, batch int64, asked time.Time) (stmt
 			}
 			packets = append(packets, it.grant.Packet)
 		}
-		packed, err := l.dialect.Pack(packets)
-		if err != nil {
-			return nil, err
-		}
-		stmts = append(stmts, db.Stmt{SQL: l.dialect.DeletePending, Args: append(packed, campaign, batch, at)})
+		stmts = append(stmts, db.Stmt{SQL: l.dialect.DeletePending, Args: []any{db.Table{packets}, campaign, batch, at}})
 		first += len(packets)
 	}
-	return stmts, nil
+	return stmts
 }
 
 // Forget deletes the pending rows that the call of Begin with this batch wrote or took over. The caller must be certain
@@ -266,10 +252,8 @@ func (l *Ledger) deletePending(items []item, batch int64, asked time.Time) (stmt
 // row again keeps the batch. So a caller that did not own the rows gives the Asked that it has read (payment.Pending),
 // and Forget keeps rows that have another one by now. A repeated call changes nothing.
 func (s *Settler) Forget(ctx context.Context, batch int64, asked time.Time, grants []hongbao.Grant) error {
-	drop, err := s.config.Ledger.deletePending(itemsOf(grants, 0), batch, asked)
-	if err == nil {
-		err = s.config.Ledger.write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) { return drop, nil })
-	}
+	drop := s.config.Ledger.deletePending(itemsOf(grants, 0), batch, asked)
+	err := s.config.Ledger.write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) { return drop, nil })
 	if err != nil {
 		return fmt.Errorf("delete %d pending credits from the ledger: %w", len(grants), err)
 	}

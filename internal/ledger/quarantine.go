@@ -78,7 +78,7 @@ func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool
 		var behind fencedItems
 		err := l.write(ctx, func(ctx context.Context, t db.Txn) (stmts []db.Stmt, err error) {
 			seen := shardViewOf(part)
-			if err = l.ask(ctx, t, seen.queries()...); err == nil {
+			if err = t.Run(ctx, seen.queries()...); err == nil {
 				behind, err = l.behindFences(ctx, t, seen, part, pending)
 			}
 			left := without(part, behind.fencedOff)
@@ -86,7 +86,7 @@ func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool
 				more, err = l.writeQuarantine(ctx, t, left)
 			}
 			if err == nil && pending {
-				stmts, err = l.deletePending(left, 0, time.Time{})
+				stmts = l.deletePending(left, 0, time.Time{})
 			}
 			return append(stmts, seen.unchanged(l.dialect)...), err
 		})
@@ -120,20 +120,13 @@ func (l *Ledger) writeQuarantine(ctx context.Context, t db.Txn, items []item) (w
 		return nil, nil
 	}
 	rows, facts := packQuarantine(list)
-	packed, err := l.dialect.Pack(rows...)
-	if err != nil {
-		return nil, err
-	}
 	batch := rand.Int64()
-	insert := db.Stmt{SQL: l.dialect.InsertQuarantine, Args: append(slices.Clone(packed), now.UnixMilli(), batch)}
+	insert := db.Stmt{SQL: l.dialect.InsertQuarantine, Args: []any{rows, now.UnixMilli(), batch}}
 	if err := t.Run(ctx, insert); err != nil {
 		return nil, err
 	}
-	if packed, err = l.dialect.Pack(facts...); err != nil {
-		return nil, err
-	}
 	given := make(map[int64]bool, len(list)) // a grant that is twice in a batch is new only once
-	err = t.Query(ctx, l.dialect.FindQuarantined, packed, func(s db.Scan) error {
+	err = t.Query(ctx, l.dialect.FindQuarantined, []any{facts}, func(s db.Scan) error {
 		var n, id, resolved, by int64
 		if err := s(&n, &id, &resolved, &by); err != nil || resolved != 0 {
 			return err
@@ -150,7 +143,7 @@ func (l *Ledger) writeQuarantine(ctx context.Context, t db.Txn, items []item) (w
 
 // packQuarantine returns the columns of the rows without created_at and batch. facts are the columns that identify each
 // row, and the row's index in the list.
-func packQuarantine(list []Quarantined) (rows, facts []any) {
+func packQuarantine(list []Quarantined) (rows, facts db.Table) {
 	n := len(list)
 	grants, had := make([]item, n), make([]item, n)
 	reasons, entries := make([]string, n), make([]string, n)
@@ -164,9 +157,9 @@ func packQuarantine(list []Quarantined) (rows, facts []any) {
 		}
 	}
 	g := columnsOf(grants)
-	rows = slices.Concat([]any{reasons}, g, []any{entries, has}, columnsOf(had)[2:]) // all but campaign and packet
+	rows = slices.Concat(db.Table{reasons}, g, db.Table{entries, has}, columnsOf(had)[2:]) // all but campaign and packet
 	campaigns, packets, users, amounts, shards, seqs := g[0], g[1], g[2], g[3], g[4], g[5]
-	return rows, []any{campaigns, packets, shards, seqs, users, amounts, places}
+	return rows, db.Table{campaigns, packets, shards, seqs, users, amounts, places}
 }
 
 // had returns the ledger's grant of the packet, or a grant of zeros if there was none.

@@ -80,12 +80,8 @@ func (a asides) undecided(items []item) (left, differ []item) {
 // readAside returns the grants in quarantine that have one of the items' packets. It sets only the grant, the reason,
 // the time of the decision, and the decision.
 func (l *Ledger) readAside(ctx context.Context, t db.Txn, items []item) (asides, error) {
-	packed, err := l.dialect.Pack(keysOf(items)...)
-	if err != nil {
-		return nil, err
-	}
 	found := make(asides)
-	return found, t.Query(ctx, l.dialect.ReadQuarantine, packed, func(s db.Scan) error {
+	return found, t.Query(ctx, l.dialect.ReadQuarantine, []any{keysOf(items)}, func(s db.Scan) error {
 		var q Quarantined
 		var reason string
 		var shard, at, resolved int64

@@ -123,7 +123,7 @@ func (l *Ledger) unfenced(ctx context.Context, t db.Txn, e *end) (seen shardView
 	for _, c := range e.closes {
 		seen = seen.with(event{c.Shard, c.Seq, c.Epoch})
 	}
-	if err := l.ask(ctx, t, seen.queries()...); err != nil {
+	if err := t.Run(ctx, seen.queries()...); err != nil {
 		return nil, err
 	}
 	for _, c := range e.closes {

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
-	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
-	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
@@ -285,7 +283,10 @@ func (t *dyingTxn) Run(ctx context.Context, stmts ...db.Stmt) error {
 
 // looks returns how many statements a transaction needs to read and check the epochs of the given number of shards.
 func (f *fixture) looks(shards int) int {
-	return map[string]int{postgres.Name: 1 + shards, mysql.Name: shards}[f.config.kind()]
+	if f.ledger.dialect.Share == "" { // nothing to check: it runs one write transaction at a time
+		return 1
+	}
+	return 1 + shards
 }
 
 // testRefundDies kills the refund before each of its statements, and finally after COMMIT, before the caller gets the

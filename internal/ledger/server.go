@@ -2,9 +2,7 @@ package ledger
 
 import (
 	"context"
-	"fmt"
 	"regexp"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -31,46 +29,29 @@ type Server struct {
 func (l *Ledger) Server(ctx context.Context) (s Server, err error) {
 	var now int64
 	err = l.read(ctx, func(ctx context.Context, t db.Txn) error {
-		return t.Query(ctx, `SELECT `+l.dialect.Version+`, `+l.dialect.Now+`, `+l.dialect.Connections, nil,
+		return t.Query(ctx, l.dialect.AskServer, nil,
 			func(row db.Scan) error { return row(&s.Version, &now, &s.Connections) })
 	})
 	s.Clock = time.UnixMilli(now)
 	if err == nil {
 		s.Asynchronous, err = l.asynchronous(ctx)
 	}
-	if err != nil || l.dialect.Denied == "" {
+	checks, ok := l.config.Database.(db.RightsChecker)
+	if err != nil || !ok {
 		return s, err
 	}
-	s.Denied, err = rowQuery[string]{"ask what the user may do with the tables", l.dialect.Denied, []any{l.tables()},
-		func(row db.Scan) (denied string, err error) {
-			err = row(&denied)
-			return denied, err
-		}}.all(ctx, l)
+	s.Denied, err = snapshot(ctx, l, "ask what the user may do with the tables",
+		func(ctx context.Context, t db.Txn) ([]string, error) { return checks.Denied(ctx, t, l.tables()) })
 	return s, err
 }
 
 // asynchronous reports whether the server has fallen back to asynchronous replication. PostgreSQL never does.
 func (l *Ledger) asynchronous(ctx context.Context) (bool, error) {
-	if l.dialect.SemiSync == [2]string{} {
+	server, ok := l.config.Database.(db.FallsBack)
+	if !ok {
 		return false, nil
 	}
-	states := [2][]string{}
-	err := l.read(ctx, func(ctx context.Context, t db.Txn) (err error) {
-		for i, ask := range l.dialect.SemiSync {
-			states[i], err = rowQuery[string]{sql: ask, row: func(row db.Scan) (value string, err error) {
-				var name string
-				return value, row(&name, &value)
-			}}.in(ctx, t)
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return false, fmt.Errorf("ask for the state of semi-synchronous replication: %w", err)
-	}
-	return slices.Contains(states[0], "ON") && !slices.Contains(states[1], "ON"), nil
+	return snapshot(ctx, l, "ask for the state of semi-synchronous replication", server.Asynchronous)
 }
 
 // alarmAsynchronous logs the alarm that the server has fallen back to asynchronous replication, at most once a minute.

@@ -77,8 +77,7 @@ func (s *settleCall) post(ctx context.Context) (differ []item, err error) {
 		if err != nil || !s.pending {
 			return stmts, err
 		}
-		drop, err := s.deletePending(without(s.items, s.fencedOff), 0, time.Time{})
-		return append(drop, stmts...), err
+		return append(s.deletePending(without(s.items, s.fencedOff), 0, time.Time{}), stmts...), nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("settle %d grants: %w", len(s.items), err)
@@ -90,7 +89,7 @@ func (s *settleCall) post(ctx context.Context) (differ []item, err error) {
 // grants that already exist with their rows. It returns the statements that move the money of the new grants.
 func (s *settleCall) insert(ctx context.Context, t db.Txn) (stmts []db.Stmt, differ []item, err error) {
 	seen, aside := shardViewOf(s.items), asideViewOf(s.items)
-	if err = s.ask(ctx, t, append(seen.queries(), aside.queries()...)...); err != nil {
+	if err = t.Run(ctx, append(seen.queries(), aside.queries()...)...); err != nil {
 		return nil, nil, err
 	}
 	behind, err := s.behindFences(ctx, t, seen, s.items, s.pending)
@@ -117,11 +116,7 @@ func (s *settleCall) pay(ctx context.Context, t db.Txn, items []item) (stmts []d
 	fresh := slices.CompactFunc(slices.Clone(items), func(a, b item) bool { return keyOf(a.grant) == keyOf(b.grant) })
 	batch := rand.Int64()
 	var inserted int64
-	insert, err := s.insertGrants(fresh, batch, &inserted)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := t.Run(ctx, insert); err != nil {
+	if err := t.Run(ctx, s.insertGrants(fresh, batch, &inserted)); err != nil {
 		return nil, nil, err
 	}
 	if s.tries > 0 || inserted < int64(len(items)) {
@@ -140,25 +135,18 @@ func (s *settleCall) pay(ctx context.Context, t db.Txn, items []item) (stmts []d
 	return stmts, differ, err
 }
 
-// insertGrants returns the statement that inserts the grants. On PostgreSQL the first try uses COPY, which takes three
-// quarters of the time of INSERT. If a packet exists, COPY fails, and the next try uses an INSERT that skips the
-// packet.
-func (s *settleCall) insertGrants(items []item, batch int64, inserted *int64) (db.Stmt, error) {
-	columns := columnsOf(items)
-	sql, copied := s.dialect.InsertGrants, s.dialect.Copies && s.tries == 0
-	if copied {
-		sql = grantColumns + ", batch"
+// insertGrants returns the statement that inserts the grants. The first try assumes that all are new, which is fast on
+// PostgreSQL. If a packet exists, it may fail, and the next try skips the packet.
+func (s *settleCall) insertGrants(items []item, batch int64, inserted *int64) db.Stmt {
+	sql := s.dialect.InsertGrants
+	if s.tries > 0 {
+		sql = s.dialect.InsertGrantsAgain
 	}
-	if copied || s.dialect.ByRow {
-		return db.Stmt{SQL: sql, Args: append(columns, slices.Repeat([]int64{batch}, len(items))), Changed: inserted,
-			Rows: len(items)}, nil
-	}
-	packed, err := s.dialect.Pack(columns...)
-	return db.Stmt{SQL: s.dialect.InsertOnce(sql, s.tries), Args: append(slices.Clone(packed), batch),
-		Changed: inserted}, err
+	return db.Stmt{SQL: sql, Args: []any{columnsOf(items), batch}, Changed: inserted}
 }
 
-func columnsOf(items []item) []any {
+// columnsOf returns the table of grantColumns.
+func columnsOf(items []item) db.Table {
 	n := len(items)
 	campaigns, users, requests := make([]string, n), make([]string, n), make([]string, n)
 	packets, amounts, shards := make([]int64, n), make([]int64, n), make([]int32, n)
@@ -169,16 +157,12 @@ func columnsOf(items []item) []any {
 		shards[i], seqs[i], epochs[i] = int32(g.Shard), g.Seq, g.Epoch
 		requests[i], times[i] = g.RequestID, g.Time.UnixMilli()
 	}
-	return []any{campaigns, packets, users, amounts, shards, seqs, epochs, requests, times}
+	return db.Table{campaigns, packets, users, amounts, shards, seqs, epochs, requests, times}
 }
 
 func (l *Ledger) readGrants(ctx context.Context, t db.Txn, items []item) (map[packetKey]storedGrant, error) {
-	packed, err := l.dialect.Pack(keysOf(items)...)
-	if err != nil {
-		return nil, err
-	}
 	has := make(map[packetKey]storedGrant, len(items))
-	err = t.Query(ctx, l.dialect.ReadGrants, packed, func(s db.Scan) error {
+	err := t.Query(ctx, l.dialect.ReadGrants, []any{keysOf(items)}, func(s db.Scan) error {
 		g, err := scanGrant(s)
 		has[keyOf(&g.Grant)] = g
 		return err
@@ -220,10 +204,7 @@ func (l *Ledger) moveMoney(fresh []item, known map[string]knownCampaign, batch i
 	if err != nil {
 		return nil, err
 	}
-	stmts, err := l.creditUsers(users)
-	if err != nil {
-		return nil, err
-	}
+	stmts := l.creditUsers(users)
 	now := time.Now().UnixMilli()
 	ids := slices.Sorted(maps.Keys(campaigns))
 	for _, id := range ids {
@@ -286,19 +267,14 @@ func add(fresh []item, known map[string]knownCampaign) (map[string]posting, []cr
 	return campaigns, sums, nil
 }
 
-func (l *Ledger) creditUsers(credits []credit) ([]db.Stmt, error) {
+func (l *Ledger) creditUsers(credits []credit) []db.Stmt {
 	if len(credits) == 0 {
-		return nil, nil
+		return nil
 	}
 	ids, currencies := make([]string, len(credits)), make([]string, len(credits))
 	amounts := make([]int64, len(credits))
 	for i, c := range credits {
 		ids[i], currencies[i], amounts[i] = c.account, c.currency, int64(c.amount)
 	}
-	columns := []any{ids, currencies, amounts}
-	if l.dialect.ByRow {
-		return []db.Stmt{{SQL: l.dialect.CreditUsers, Args: columns, Rows: len(credits)}}, nil
-	}
-	packed, err := l.dialect.Pack(columns...)
-	return []db.Stmt{{SQL: l.dialect.CreditUsers, Args: packed}}, err
+	return []db.Stmt{{SQL: l.dialect.CreditUsers, Args: []any{db.Table{ids, currencies, amounts}}}}
 }

@@ -48,41 +48,24 @@ type Txn interface {
 	// RefuseNewer makes the transaction fail with ErrNewerSchema if the schema is too new for this build. sql is
 	// Queries.RefuseNewer with the build's version; it is sent with the transaction's first statement, in one round trip.
 	RefuseNewer(ctx context.Context, sql string) error
-	// Run executes the statements in order, in one round trip if the database supports it.
+	// Run executes the statements in order, in one round trip if the database supports it. Queries.InsertGrants must be
+	// alone.
 	Run(ctx context.Context, stmts ...Stmt) error
-	// Query calls row for each row of the result.
+	// Query calls row for each row of the result. args are like those of a Stmt.
 	Query(ctx context.Context, sql string, args []any, row func(Scan) error) error
 }
 
 // Stmt is one statement. Placeholders are $1, $2, ... on every database. SQL that differs between databases, like ON
 // CONFLICT, is in Queries. Do not use RETURNING, which MySQL lacks.
 type Stmt struct {
-	SQL  string
+	SQL string
+	// Args are the arguments. Only the first one may be a Table, and only for a statement of Queries.
 	Args []any
 	// Changed, if not nil, gets the number of rows that the statement changed. MySQL does not count a row that keeps its
 	// values.
 	Changed *int64
-	// Row, if not nil, is called for each row that the statement returns. Only statements for PostgreSQL set it.
+	// Row, if not nil, is called for each row that the statement returns.
 	Row func(Scan) error
-	// Rows, if not 0, says that Args are columns with this many rows, each []string, []int32 or []int64. If the dialect
-	// copies, COPY writes them into table grants; then SQL has the names of the columns, and no other statement may be in
-	// the call. If the dialect is byRow, the row of placeholders in SQL is repeated.
-	Rows int
-}
-
-// AppendRow appends the values of a row to a slice.
-func (s *Stmt) AppendRow(to []any, row int) []any {
-	for _, column := range s.Args {
-		switch column := column.(type) {
-		case []string:
-			to = append(to, column[row])
-		case []int32:
-			to = append(to, column[row])
-		case []int64:
-			to = append(to, column[row])
-		}
-	}
-	return to
 }
 
 // Scan reads the current row.

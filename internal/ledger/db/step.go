@@ -1,7 +1,6 @@
 package db
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -93,20 +92,3 @@ type Schema struct {
 
 // Version returns the version of the last finished step; 0 if none is finished.
 func (h *Schema) Version() int64 { return Newest(h.Steps[:h.Done]) }
-
-// Indexer is a store that can create an index while others write to the table. It can't do so in a transaction. A
-// repeated call changes nothing.
-type Indexer interface {
-	MakeIndex(ctx context.Context, index string) error
-}
-
-// Granter is a store whose other users need rights on the tables. A repeated call changes nothing.
-type Granter interface {
-	Grant(ctx context.Context) error
-}
-
-// Migrator is a store that can't change the schema in a transaction, so it has its own way to run each step once.
-type Migrator interface {
-	// Migrate runs the steps that the database lacks. It changes nothing if check returns an error for those that it has.
-	Migrate(ctx context.Context, steps []Step, check func(has *Schema) error) (done []string, err error)
-}

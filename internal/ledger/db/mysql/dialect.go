@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"context"
 	"embed"
 	"regexp"
 	"strconv"
@@ -19,16 +20,32 @@ var dialect = db.Dialect{
 	Name:       Name,
 	Queries:    db.LoadQueries(statements),
 	Migrations: db.MustLoadSteps(migrations, "migrations"),
-	Pack:       db.PackJSON,
-	OrNothing:  ` ON DUPLICATE KEY UPDATE campaign = VALUES(campaign)`,
 	Share:      ` LOCK IN SHARE MODE`,
-	Version:    `VERSION()`,
-	SemiSync: [2]string{
-		`SHOW GLOBAL VARIABLES WHERE Variable_name IN ('rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled')`,
-		`SHOW GLOBAL STATUS WHERE Variable_name IN ('Rpl_semi_sync_master_status', 'Rpl_semi_sync_source_status')`},
-	// One more connection is for an administrator.
-	Connections: `@@max_connections`,
-	Now:         `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000`,
+	Parts:      db.PartsByID,
+	Now:        `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000`,
+}
+
+// semiSync has the queries for the switches and for the states of semi-synchronous replication. Their rows are a name
+// and ON or OFF.
+var semiSync = [2]string{
+	`SHOW GLOBAL VARIABLES WHERE Variable_name IN ('rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled')`,
+	`SHOW GLOBAL STATUS WHERE Variable_name IN ('Rpl_semi_sync_master_status', 'Rpl_semi_sync_source_status')`}
+
+// Asynchronous reports whether semi-synchronous replication is configured, and the server has fallen back from it.
+func (Database) Asynchronous(ctx context.Context, t db.Txn) (bool, error) {
+	on := [2]bool{}
+	for i, ask := range semiSync {
+		err := t.Query(ctx, ask, nil, func(s db.Scan) error {
+			var name, value string
+			err := s(&name, &value)
+			on[i] = on[i] || value == "ON"
+			return err
+		})
+		if err != nil {
+			return false, err
+		}
+	}
+	return on[0] && !on[1], nil
 }
 
 // statement is a statement with ? instead of $1, $2, ..., because the driver has no numbered parameters. Its n-th

@@ -12,8 +12,11 @@ SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() A
 -- A scalar subquery with two rows is an error; a division by zero would only be a warning.
 SELECT (SELECT version FROM hongbao_schema WHERE lowest > %d UNION ALL SELECT 0);
 
+-- name: ask_server
+-- One connection more than max_connections is for an administrator.
+SELECT VERSION(), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000, @@max_connections;
+
 -- name: insert_grants
--- insertOnce adds ON DUPLICATE KEY.
 INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
 SELECT k.campaign, k.packet, k.user_id, k.amount, k.shard, k.seq, k.epoch, k.request_id, k.granted_at, $2
 FROM JSON_TABLE($1, '$[*]' COLUMNS (
@@ -26,6 +29,10 @@ FROM JSON_TABLE($1, '$[*]' COLUMNS (
     epoch bigint PATH '$[6]' ERROR ON EMPTY ERROR ON ERROR,
     request_id varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[7]' ERROR ON EMPTY ERROR ON ERROR,
     granted_at bigint PATH '$[8]' ERROR ON EMPTY ERROR ON ERROR)) AS k;
+
+-- name: insert_grants_again
+-- after: insert_grants
+ON DUPLICATE KEY UPDATE campaign = VALUES(campaign);
 
 -- name: read_grants
 SELECT g.campaign, g.packet, g.user_id, g.amount, g.shard, g.seq, g.epoch, g.request_id, g.granted_at, g.batch
@@ -115,7 +122,6 @@ FROM JSON_TABLE($1, '$[*]' COLUMNS (
 STRAIGHT_JOIN code AS c ON c.campaign = k.campaign AND c.packet = k.packet;
 
 -- name: insert_pending
--- insertOnce adds ON DUPLICATE KEY.
 INSERT INTO pending (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, owner, batch, since,
   asked_at)
 SELECT k.campaign, k.packet, k.user_id, k.amount, k.shard, k.seq, k.epoch, k.request_id, k.granted_at, $2, $3,
@@ -132,6 +138,10 @@ FROM JSON_TABLE($1, '$[*]' COLUMNS (
     epoch bigint PATH '$[6]' ERROR ON EMPTY ERROR ON ERROR,
     request_id varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[7]' ERROR ON EMPTY ERROR ON ERROR,
     granted_at bigint PATH '$[8]' ERROR ON EMPTY ERROR ON ERROR)) AS k;
+
+-- name: insert_pending_again
+-- after: insert_pending
+ON DUPLICATE KEY UPDATE campaign = VALUES(campaign);
 
 -- name: read_pending
 SELECT p.campaign, p.packet, p.user_id, p.amount, p.shard, p.seq, p.epoch, p.request_id, p.granted_at, p.owner, p.batch,

@@ -7,6 +7,7 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,11 +77,25 @@ func (t *txn) RefuseNewer(_ context.Context, sql string) error {
 // piece is about how many bytes are sent at once. A longer single statement is sent as a whole.
 const piece = 1 << 20
 
-// Run sends the statements as one text in one round trip, or as several texts if they are long.
-func (t *txn) Run(ctx context.Context, stmts ...db.Stmt) error {
+// Run sends the statements as one text in one round trip, or as several texts if they are long. Each statement that
+// returns rows takes a round trip of its own.
+func (t *txn) Run(ctx context.Context, stmts ...db.Stmt) (err error) {
+	stmts = slices.Clone(stmts)
+	for i := range stmts {
+		if stmts[i].Args, err = db.AsJSON(stmts[i].Args); err != nil {
+			return err
+		}
+	}
 	for len(stmts) > 0 {
+		if s := &stmts[0]; s.Row != nil {
+			if err := t.Query(ctx, s.SQL, s.Args, s.Row); err != nil {
+				return err
+			}
+			stmts = stmts[1:]
+			continue
+		}
 		n, size := 0, 0
-		for n < len(stmts) && (n == 0 || size < piece) {
+		for n < len(stmts) && stmts[n].Row == nil && (n == 0 || size < piece) {
 			size += len(stmts[n].SQL)
 			for _, a := range stmts[n].Args {
 				if s, ok := a.(string); ok {
@@ -155,6 +170,10 @@ func exec(ctx context.Context, conn *sql.Conn, text string, args []any) (rows []
 }
 
 func (t *txn) Query(ctx context.Context, query string, args []any, row func(db.Scan) error) error {
+	args, err := db.AsJSON(args)
+	if err != nil {
+		return err
+	}
 	m := numbered(query)
 	text := strings.Join([]string{t.begin, m.text}, "")
 	passOver := t.rows && t.begin != ""

@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
-// MakeIndex creates an index by CREATE INDEX CONCURRENTLY, so that workers can write meanwhile. A killed attempt leaves an
-// invalid index, which is dropped first.
+// MakeIndex creates an index by CREATE INDEX CONCURRENTLY, so that workers can write meanwhile. A killed attempt leaves
+// an invalid index, which is dropped first.
 func (p *store) MakeIndex(ctx context.Context, index string) error {
 	name, _, _ := strings.Cut(index, " ")
 	err := p.locked(ctx, func(conn *pgx.Conn) error {

@@ -6,12 +6,23 @@ SELECT COUNT(*) FROM pg_class WHERE oid = to_regclass('hongbao_schema');
 -- name: refuse_newer
 SELECT 1 / (max(lowest) <= %d)::integer FROM hongbao_schema;
 
+-- name: ask_server
+SELECT current_setting('server_version'), CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint),
+  CAST(current_setting('max_connections') AS bigint)
+    - CAST(current_setting('superuser_reserved_connections') AS bigint)
+    - COALESCE(CAST(current_setting('reserved_connections', true) AS bigint), 0);
+
 -- name: insert_grants
--- For the second try, after COPY has failed. insertOnce adds ON CONFLICT.
+-- COPY takes three quarters of the time of INSERT. If a packet exists, it fails.
+COPY grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch) FROM STDIN BINARY;
+
+-- name: insert_grants_again
+-- ON CONFLICT takes a quarter of the time of INSERT.
 INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
 SELECT g.*, $10::bigint
 FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::integer[],
-  $6::bigint[], $7::bigint[], $8::text[], $9::bigint[]) AS g;
+  $6::bigint[], $7::bigint[], $8::text[], $9::bigint[]) AS g
+ON CONFLICT (campaign, packet) DO NOTHING;
 
 -- name: read_grants
 -- LATERAL with LIMIT makes PostgreSQL look up each row by the primary key, even if it planned for a small table.
@@ -71,13 +82,16 @@ CROSS JOIN LATERAL (
   WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet LIMIT 1) AS c;
 
 -- name: insert_pending
--- insertOnce adds ON CONFLICT from the second try on.
 INSERT INTO pending (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, owner, batch, since,
   asked_at)
 SELECT g.*, $10, $11::bigint, CASE WHEN $12::bigint = 1 THEN LEAST(g.granted_at, n.now) ELSE n.now END, n.now
 FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::integer[], $6::bigint[], $7::bigint[], $8::text[],
     $9::bigint[]) AS g (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at),
   (SELECT CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint) AS now) AS n;
+
+-- name: insert_pending_again
+-- after: insert_pending
+ON CONFLICT (campaign, packet) DO NOTHING;
 
 -- name: read_pending
 SELECT p.*

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -104,13 +105,13 @@ func (t *txn) RefuseNewer(_ context.Context, sql string) error {
 }
 
 func (t *txn) Run(ctx context.Context, stmts ...db.Stmt) error {
-	if len(stmts) == 1 && stmts[0].Rows > 0 {
+	if len(stmts) == 1 && strings.HasPrefix(stmts[0].SQL, "COPY ") {
 		return t.copyGrants(ctx, &stmts[0])
 	}
 	b := &pgx.Batch{}
 	stmts, t.begin = append(t.begin, stmts...), nil
 	for _, s := range stmts {
-		b.Queue(s.SQL, s.Args...)
+		b.Queue(s.SQL, db.AsColumns(s.Args)...)
 	}
 	r := t.conn.SendBatch(ctx, b)
 	for _, s := range stmts {
@@ -131,16 +132,16 @@ func (t *txn) Run(ctx context.Context, stmts ...db.Stmt) error {
 	return nil
 }
 
-// copyGrants copies rows into table grants.
+// copyGrants executes Queries.InsertGrants.
 func (t *txn) copyGrants(ctx context.Context, s *db.Stmt) error {
 	if len(t.begin) > 0 {
 		if err := t.Run(ctx); err != nil {
 			return err
 		}
 	}
-	tag, err := t.conn.PgConn().CopyFrom(ctx, bytes.NewReader(copyRows(s)), "COPY grants ("+s.SQL+") FROM STDIN BINARY")
+	tag, err := t.conn.PgConn().CopyFrom(ctx, bytes.NewReader(copyRows(s)), s.SQL)
 	if err != nil {
-		err = classify(fmt.Errorf("copy %d grants: %w", s.Rows, err), t.sent)
+		err = classify(fmt.Errorf("copy grants: %w", err), t.sent)
 		var pg *pgconn.PgError
 		if errors.As(err, &pg) && pg.Code == "0A000" { // row-level security refuses COPY; the next try uses INSERT
 			err = hongbao.Outagef(hongbao.ClassTransient, "%w: %w", db.ErrAgain, err)
@@ -151,25 +152,33 @@ func (t *txn) copyGrants(ctx context.Context, s *db.Stmt) error {
 	return nil
 }
 
-// copyRows returns the rows in COPY's binary format. pgx can do this too, but chooses an encoding for each value, which
-// took a quarter of a worker's time.
+// copyRows returns the rows of a table, each with the batch, in COPY's binary format. pgx can do this too, but chooses
+// an encoding for each value, which took a quarter of a worker's time.
 func copyRows(s *db.Stmt) []byte {
 	const head = "PGCOPY\n\xff\r\n\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" // no flags, no header extension
-	b := append(make([]byte, 0, s.Rows*160), head...)
-	for i := range s.Rows {
-		b = binary.BigEndian.AppendUint16(b, uint16(len(s.Args)))
-		for _, column := range s.Args {
+	table, _ := s.Args[0].(db.Table)
+	batch, _ := s.Args[1].(int64)
+	rows := table.Rows()
+	b := append(make([]byte, 0, rows*160), head...)
+	for i := range rows {
+		b = binary.BigEndian.AppendUint16(b, uint16(len(table)+1))
+		for _, column := range table {
 			switch column := column.(type) {
 			case []string:
 				b = append(binary.BigEndian.AppendUint32(b, uint32(len(column[i]))), column[i]...)
 			case []int32:
 				b = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, 4), uint32(column[i]))
 			case []int64:
-				b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(b, 8), uint64(column[i]))
+				b = appendInt64(b, column[i])
 			}
 		}
+		b = appendInt64(b, batch)
 	}
 	return append(b, 0xff, 0xff) // no more rows
+}
+
+func appendInt64(b []byte, n int64) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(b, 8), uint64(n))
 }
 
 // answer reads the result of the statement, which is the next one of a batch.
@@ -196,7 +205,7 @@ func (t *txn) Query(ctx context.Context, sql string, args []any, row func(db.Sca
 			return err
 		}
 	}
-	rows, err := t.conn.Query(ctx, sql, args...)
+	rows, err := t.conn.Query(ctx, sql, db.AsColumns(args)...)
 	if err != nil {
 		return classify(fmt.Errorf("%.60s...: %w", sql, err), false)
 	}

@@ -13,12 +13,9 @@ var statements string
 var migrations embed.FS
 
 var dialect = db.Dialect{
-	Name:        Name,
-	Queries:     db.LoadQueries(db.Standard, statements),
-	Migrations:  db.MustLoadSteps(migrations, "migrations"),
-	Pack:        db.PackJSON,
-	ByRow:       true,
-	Version:     `sqlite_version()`,
-	Connections: `0`,
-	Now:         `CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)`,
+	Name:       Name,
+	Queries:    db.LoadQueries(db.Standard, statements),
+	Migrations: db.MustLoadSteps(migrations, "migrations"),
+	Parts:      db.PartsByID,
+	Now:        `CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)`,
 }

@@ -8,11 +8,17 @@ SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'hongbao_sche
 -- name: refuse_newer
 SELECT version FROM hongbao_schema WHERE lowest > %d LIMIT 1;
 
+-- name: ask_server
+SELECT sqlite_version(), CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER), 0;
+
 -- name: insert_grants
--- sqliteTxn repeats the row of placeholders, up to sqliteRows times per statement.
+-- execRows repeats the row of placeholders.
 INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (campaign, packet) DO NOTHING;
+
+-- name: insert_grants_again
+-- after: insert_grants
 
 -- name: read_grants
 SELECT campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch
@@ -40,7 +46,7 @@ WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1 AND shard = k.value ->
   AND user_id = k.value ->> 4 AND amount = k.value ->> 5;
 
 -- name: credit_users
--- sqliteTxn repeats the row of placeholders.
+-- execRows repeats the row of placeholders.
 INSERT INTO account (id, kind, currency, balance)
 VALUES (?, 'user', ?, ?)
 ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance;
@@ -70,6 +76,9 @@ SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->
   CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)
 FROM json_each($1) WHERE true
 ON CONFLICT (campaign, packet) DO NOTHING;
+
+-- name: insert_pending_again
+-- after: insert_pending
 
 -- name: read_pending
 SELECT campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, owner, batch,

@@ -83,9 +83,15 @@ func (t *txn) RefuseNewer(ctx context.Context, sql string) error {
 
 func (t *txn) Run(ctx context.Context, stmts ...db.Stmt) error {
 	for _, s := range stmts {
+		if s.Row != nil {
+			if err := t.Query(ctx, s.SQL, s.Args, s.Row); err != nil {
+				return err
+			}
+			continue
+		}
 		changed, err := t.exec(ctx, &s)
 		if err != nil {
-			return classify(fmt.Errorf("%.60s...: %w", s.SQL, err), false)
+			return err
 		}
 		if s.Changed != nil {
 			*s.Changed = changed
@@ -95,24 +101,35 @@ func (t *txn) Run(ctx context.Context, stmts ...db.Stmt) error {
 }
 
 func (t *txn) exec(ctx context.Context, s *db.Stmt) (changed int64, err error) {
-	if s.Rows > 0 {
-		return t.execRows(ctx, s)
+	if strings.Contains(s.SQL, "VALUES (?") {
+		changed, err = t.execRows(ctx, s)
+	} else {
+		var args []any
+		if args, err = db.AsJSON(s.Args); err != nil {
+			return 0, err
+		}
+		var r sql.Result
+		if r, err = t.conn.ExecContext(ctx, s.SQL, args...); err == nil {
+			changed, err = r.RowsAffected()
+		}
 	}
-	r, err := t.conn.ExecContext(ctx, s.SQL, s.Args...)
 	if err != nil {
-		return 0, err
+		return 0, classify(fmt.Errorf("%.60s...: %w", s.SQL, err), false)
 	}
-	return r.RowsAffected()
+	return changed, nil
 }
 
 // rowsAtOnce is how many rows a statement has. More rows need fewer calls, but take SQLite more time to compile.
 const rowsAtOnce = 100
 
-// execRows executes a statement for many rows, rowsAtOnce at once.
+// execRows executes a statement that has the placeholders of one row, for each row of a table, rowsAtOnce at once. The
+// arguments after the table are the last ones of each row.
 func (t *txn) execRows(ctx context.Context, s *db.Stmt) (changed int64, err error) {
-	for from := 0; from < s.Rows && err == nil; {
-		size := min(rowsAtOnce, s.Rows-from)
-		times := (s.Rows - from) / size
+	table, _ := s.Args[0].(db.Table)
+	rows := table.Rows()
+	for from := 0; from < rows && err == nil; {
+		size := min(rowsAtOnce, rows-from)
+		times := (rows - from) / size
 		var n int64
 		n, err = t.execSets(ctx, s, from, size, times)
 		from, changed = from+size*times, changed+n
@@ -130,11 +147,12 @@ func (t *txn) execSets(ctx context.Context, s *db.Stmt, from, size, times int) (
 		return 0, err
 	}
 	defer prepared.Close()
-	args := make([]any, 0, size*len(s.Args))
+	table, _ := s.Args[0].(db.Table)
+	args := make([]any, 0, size*(len(table)+len(s.Args)-1))
 	for range times {
 		args = args[:0]
 		for i := from; i < from+size; i++ {
-			args = s.AppendRow(args, i)
+			args = append(table.AppendRow(args, i), s.Args[1:]...)
 		}
 		r, err := prepared.ExecContext(ctx, args...)
 		if err != nil {
@@ -150,6 +168,10 @@ func (t *txn) execSets(ctx context.Context, s *db.Stmt, from, size, times int) (
 }
 
 func (t *txn) Query(ctx context.Context, query string, args []any, row func(db.Scan) error) error {
+	args, err := db.AsJSON(args)
+	if err != nil {
+		return err
+	}
 	rows, err := t.conn.QueryContext(ctx, query, args...)
 	if err != nil {
 		return classify(fmt.Errorf("%.60s...: %w", query, err), false)
