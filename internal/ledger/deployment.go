@@ -114,7 +114,7 @@ func (l *Ledger) Epochs(ctx context.Context) ([]int64, error) {
 	return epochsOf("").all(ctx, l)
 }
 
-// epochsOf reads the shards' epochs. share is a suffix that locks the rows; see dialect.
+// epochsOf reads the shards' epochs. share is a suffix that locks the rows; see db.Dialect.
 func epochsOf(share string) rowQuery[int64] {
 	return rowQuery[int64]{"read the epochs of all shards", `SELECT epoch FROM shard ORDER BY shard` + share, nil, number}
 }
