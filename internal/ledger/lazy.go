@@ -85,6 +85,7 @@ func (s *lazyStore) attempt(ctx context.Context) (*Ledger, error) {
 	return l, nil
 }
 
+// Write opens the ledger unless it is open, and writes to it.
 func (s *lazyStore) Write(ctx context.Context, fn func(db.Txn) ([]db.Stmt, error)) error {
 	l, err := s.ready(ctx)
 	if err != nil {
@@ -93,6 +94,7 @@ func (s *lazyStore) Write(ctx context.Context, fn func(db.Txn) ([]db.Stmt, error
 	return l.store.Write(ctx, l.refusing(ctx, fn))
 }
 
+// Read opens the ledger unless it is open, and reads from it.
 func (s *lazyStore) Read(ctx context.Context, fn func(db.Txn) error) error {
 	l, err := s.ready(ctx)
 	if err != nil {
@@ -101,6 +103,7 @@ func (s *lazyStore) Read(ctx context.Context, fn func(db.Txn) error) error {
 	return l.store.Read(ctx, fn)
 }
 
+// Close ends a running attempt, and closes the ledger if it is open.
 func (s *lazyStore) Close() error {
 	s.end() // a running attempt fails; close does not return its error
 	s.mu.Lock()

@@ -17,6 +17,7 @@ type paged struct {
 	limit time.Duration
 }
 
+// Query is that of the transaction, with the limit.
 func (p paged) Query(ctx context.Context, sql string, args []any, row func(db.Scan) error) error {
 	ctx, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()

@@ -283,10 +283,7 @@ func (t *dyingTxn) Run(ctx context.Context, stmts ...db.Stmt) error {
 
 // looks returns how many statements a transaction needs to read and check the epochs of the given number of shards.
 func (f *fixture) looks(shards int) int {
-	if f.ledger.dialect.Share == "" { // nothing to check: it runs one write transaction at a time
-		return 1
-	}
-	return 1 + shards
+	return 1 + len(make(shardView, shards).unchanged(f.ledger.dialect))
 }
 
 // testRefundDies kills the refund before each of its statements, and finally after COMMIT, before the caller gets the

@@ -70,16 +70,17 @@ func (c *Config) dsn() string {
 func (c *Config) kind() string { return c.Database.Dialect().Name }
 
 // at returns the configuration of another database on a server of the same kind.
-func (c Config) at(dsn string) Config {
+func (c *Config) at(dsn string) Config {
+	other := *c
 	switch d := c.Database.(type) {
 	case postgres.Database:
 		d.DSN = dsn
-		c.Database = d
+		other.Database = d
 	case mysql.Database:
 		d.DSN = dsn
-		c.Database = d
+		other.Database = d
 	}
-	return c
+	return other
 }
 
 func open(t testing.TB, c Config) *Ledger {

@@ -22,6 +22,7 @@ type store struct {
 	timeout time.Duration
 }
 
+// Close waits for running transactions, and closes all connections.
 func (m *store) Close() error { return m.db.Close() }
 
 // Each transaction sets its isolation level, so no setting of the server or of a connection pooler can change it.
@@ -35,10 +36,12 @@ const (
 		"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;\nSTART TRANSACTION READ ONLY;\n"
 )
 
+// Write runs a transaction at READ COMMITTED.
 func (m *store) Write(ctx context.Context, fn func(db.Txn) ([]db.Stmt, error)) error {
 	return m.transact(ctx, beginWrite, fn)
 }
 
+// Read runs a transaction on one snapshot.
 func (m *store) Read(ctx context.Context, fn func(db.Txn) error) error {
 	return m.transact(ctx, beginRead, func(t db.Txn) ([]db.Stmt, error) { return nil, fn(t) })
 }
@@ -69,6 +72,7 @@ type txn struct {
 	sent bool // COMMIT may have reached the server
 }
 
+// RefuseNewer adds a statement to those that begin the transaction. It fails if the schema is too new.
 func (t *txn) RefuseNewer(_ context.Context, sql string) error {
 	t.begin, t.rows = t.begin+sql+";\n", true
 	return nil
@@ -169,6 +173,7 @@ func exec(ctx context.Context, conn *sql.Conn, text string, args []any) (rows []
 	return rows, err
 }
 
+// Query calls row for each row of the result.
 func (t *txn) Query(ctx context.Context, query string, args []any, row func(db.Scan) error) error {
 	args, err := db.AsJSON(args)
 	if err != nil {

@@ -36,15 +36,18 @@ func keepWarning(conn *pgconn.PgConn, n *pgconn.Notice) {
 	}
 }
 
+// Close waits for running transactions, and closes all connections.
 func (p *store) Close() error {
 	p.pool.Close()
 	return nil
 }
 
+// Write runs a transaction at READ COMMITTED.
 func (p *store) Write(ctx context.Context, fn func(db.Txn) ([]db.Stmt, error)) error {
 	return p.transact(ctx, &txn{begin: begins("read committed")}, fn)
 }
 
+// Read runs a transaction on one snapshot.
 func (p *store) Read(ctx context.Context, fn func(db.Txn) error) error {
 	t := &txn{begin: begins("repeatable read read only"), reads: true}
 	return p.transact(ctx, t, func(t db.Txn) ([]db.Stmt, error) { return nil, fn(t) })
@@ -99,11 +102,13 @@ type txn struct {
 	sent  bool      // COMMIT may have reached the server
 }
 
+// RefuseNewer adds a statement to those that begin the transaction: a division by zero, if the schema is too new.
 func (t *txn) RefuseNewer(_ context.Context, sql string) error {
 	t.begin = append(t.begin, db.Stmt{SQL: sql})
 	return nil
 }
 
+// Run sends the statements in one round trip.
 func (t *txn) Run(ctx context.Context, stmts ...db.Stmt) error {
 	if len(stmts) == 1 && strings.HasPrefix(stmts[0].SQL, "COPY ") {
 		return t.copyGrants(ctx, &stmts[0])
@@ -199,6 +204,7 @@ func answer(s *db.Stmt, r pgx.BatchResults) (pgconn.CommandTag, error) {
 	return rows.CommandTag(), rows.Err()
 }
 
+// Query calls row for each row of the result.
 func (t *txn) Query(ctx context.Context, sql string, args []any, row func(db.Scan) error) error {
 	if len(t.begin) > 0 {
 		if err := t.Run(ctx); err != nil {

@@ -18,14 +18,17 @@ type store struct {
 	gate            Gate
 }
 
+// Close waits for running transactions, and closes the file.
 func (s *store) Close() error {
 	return errors.Join(s.readers.Close(), s.writer.Close())
 }
 
+// Write runs a transaction on the one connection that writes.
 func (s *store) Write(ctx context.Context, fn func(db.Txn) ([]db.Stmt, error)) error {
 	return s.transact(ctx, s.writer, "BEGIN IMMEDIATE", fn)
 }
 
+// Read runs a transaction on one snapshot. It does not wait for the one that writes.
 func (s *store) Read(ctx context.Context, fn func(db.Txn) error) error {
 	return s.transact(ctx, s.readers, "BEGIN", func(t db.Txn) ([]db.Stmt, error) { return nil, fn(t) })
 }
@@ -75,12 +78,14 @@ type txn struct {
 	conn *sql.Conn
 }
 
+// RefuseNewer asks at once, because a query of SQLite is no round trip.
 func (t *txn) RefuseNewer(ctx context.Context, sql string) error {
 	return t.Query(ctx, sql, nil, func(db.Scan) error {
 		return hongbao.Outagef(hongbao.ClassTransient, "SQLite: %w", db.ErrNewerSchema)
 	})
 }
 
+// Run executes the statements one by one.
 func (t *txn) Run(ctx context.Context, stmts ...db.Stmt) error {
 	for _, s := range stmts {
 		if s.Row != nil {
@@ -167,6 +172,7 @@ func (t *txn) execSets(ctx context.Context, s *db.Stmt, from, size, times int) (
 	return changed, nil
 }
 
+// Query calls row for each row of the result.
 func (t *txn) Query(ctx context.Context, query string, args []any, row func(db.Scan) error) error {
 	args, err := db.AsJSON(args)
 	if err != nil {
