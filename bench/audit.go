@@ -139,7 +139,7 @@ func (b *auditBench) end(ctx context.Context) error {
 
 // fill initializes a deployment, and creates grants that Redis, the ledger and the topic all have.
 func (b *auditBench) fill(ctx context.Context) error {
-	config, _, err := b.db.fresh(ctx)
+	dsn, _, err := b.db.fresh(ctx)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (b *auditBench) fill(ctx context.Context) error {
 	}
 	const topic = "audited"
 	for knob, value := range map[string]string{"DEPLOYMENT_ID": "bench", "REDIS_ADDRS": b.fixture.server.Addr,
-		"LEDGER_DRIVER": "postgres", "LEDGER_DSN": config.DSN, "KAFKA_BROKERS": b.broker.Addr, "KAFKA_TOPIC": topic,
+		"LEDGER_DRIVER": "postgres", "LEDGER_DSN": dsn, "KAFKA_BROKERS": b.broker.Addr, "KAFKA_TOPIC": topic,
 		"KAFKA_PARTITIONS": strconv.Itoa(partitions), "KAFKA_CREATE_TOPIC": "true", "KAFKA_REPLICATION_FACTOR": "1"} {
 		b.env = append(b.env, "HONGBAO_"+knob+"="+value)
 	}
@@ -163,7 +163,7 @@ func (b *auditBench) fill(ctx context.Context) error {
 		return err
 	}
 	entry := ledger.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: campaign.Commit(c, seed)}
-	if err := settleByCopy(ctx, config, entry, plan); err != nil {
+	if err := b.settleByCopy(ctx, dsn, entry, plan); err != nil {
 		return err
 	}
 	if _, err := loaded.Seeded(ctx, b.store, c, seed); err != nil {
@@ -216,13 +216,13 @@ var booked = []string{
 }
 
 // settleByCopy creates a ledger that has settled every packet of the plan, with the same grants as grabAll.
-func settleByCopy(ctx context.Context, config ledger.Config, c ledger.Campaign, plan *campaign.Plan) error {
-	l, _, err := openLedger(ctx, config, []ledger.Campaign{c})
+func (b *auditBench) settleByCopy(ctx context.Context, dsn string, c ledger.Campaign, plan *campaign.Plan) error {
+	l, _, err := openLedger(ctx, b.db.config(dsn), []ledger.Campaign{c})
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	conn, err := pgx.Connect(ctx, config.DSN)
+	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}

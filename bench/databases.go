@@ -17,6 +17,10 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -26,8 +30,9 @@ type batchWriter func(ctx context.Context, grants []hongbao.Grant) error
 // database is a kind of database server that the rows settle on.
 type database struct {
 	about string
-	// fresh creates an empty database, and drop drops it.
-	fresh func(ctx context.Context) (config ledger.Config, drop func(context.Context) error, err error)
+	// fresh creates an empty database, and drop drops it. of returns the database with this dsn for a ledger.
+	fresh func(ctx context.Context) (dsn string, drop func(context.Context) error, err error)
+	of    func(dsn string) db.Database
 	// batchWriter returns a batch writer that writes to the ledger's tables, as a bare loop would. The function plain
 	// returns a batch writer that writes to its own two tables; plain may be nil. The function end closes the writer's
 	// connections.
@@ -35,11 +40,10 @@ type database struct {
 	close              func() error
 }
 
-func ledgerConfig(driver ledger.Driver, dsn string) ledger.Config {
-	return ledger.Config{
-		Driver: driver, DSN: dsn, Conns: 8, ConnectTimeout: 5 * time.Second, LockTimeout: 10 * time.Second,
-		Timeout: time.Minute, Retries: 10,
-	}
+// config returns the configuration of a ledger.
+func (d *database) config(dsn string) ledger.Config {
+	return ledger.Config{Database: d.of(dsn), Retries: 10, Limits: db.Limits{Conns: 8, ConnectTimeout: 5 * time.Second,
+		LockTimeout: 10 * time.Second, Timeout: time.Minute}}
 }
 
 // postgresDatabase starts a PostgreSQL with fsync, so that it loses no committed transaction.
@@ -53,10 +57,10 @@ func postgresDatabase(ctx context.Context) (*database, error) {
 	}
 	return &database{
 		about: "PostgreSQL with fsync", close: pg.Close, batchWriter: postgresPoster, plain: postgresPlain,
-		fresh: func(ctx context.Context) (ledger.Config, func(context.Context) error, error) {
+		of: func(dsn string) db.Database { return postgres.Database{DSN: dsn} },
+		fresh: func(ctx context.Context) (string, func(context.Context) error, error) {
 			name, err := pg.CreateDatabase(ctx)
-			return ledgerConfig(ledger.PostgreSQL, pg.DSN(name)),
-				func(ctx context.Context) error { return pg.DropDatabase(ctx, name) }, err
+			return pg.DSN(name), func(ctx context.Context) error { return pg.DropDatabase(ctx, name) }, err
 		},
 	}, nil
 }
@@ -164,10 +168,10 @@ func mariadbDatabase(ctx context.Context) (*database, error) {
 			db, err := sql.Open("mysql", dsn+"?interpolateParams=true&multiStatements=true")
 			return mariadbPoster(db), db.Close, err
 		},
-		fresh: func(ctx context.Context) (ledger.Config, func(context.Context) error, error) {
+		of: func(dsn string) db.Database { return mysql.Database{DSN: dsn} },
+		fresh: func(ctx context.Context) (string, func(context.Context) error, error) {
 			name, err := m.CreateDatabase(ctx)
-			return ledgerConfig(ledger.MySQL, m.DSN(name)),
-				func(ctx context.Context) error { return m.DropDatabase(ctx, name) }, err
+			return m.DSN(name), func(ctx context.Context) error { return m.DropDatabase(ctx, name) }, err
 		},
 	}, nil
 }
@@ -196,10 +200,11 @@ func sqliteDatabase(context.Context) (*database, error) {
 	files := 0
 	return &database{
 		about: "SQLite with synchronous=FULL", close: func() error { return os.RemoveAll(dir) }, batchWriter: sqlitePoster,
-		fresh: func(context.Context) (ledger.Config, func(context.Context) error, error) {
+		of: func(dsn string) db.Database { return sqlite.Database{Path: dsn} },
+		fresh: func(context.Context) (string, func(context.Context) error, error) {
 			files++
 			path := filepath.Join(dir, fmt.Sprintf("%d.db", files))
-			return ledgerConfig(ledger.SQLite, path), func(context.Context) error { return os.Remove(path) }, nil
+			return path, func(context.Context) error { return os.Remove(path) }, nil
 		},
 	}, nil
 }

@@ -23,15 +23,15 @@ type ledgerFixture struct {
 
 // open creates a fixture whose ledger contains the campaigns.
 func (db *database) open(ctx context.Context, campaigns []ledger.Campaign) (*ledgerFixture, error) {
-	config, drop, err := db.fresh(ctx)
+	dsn, drop, err := db.fresh(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l, settler, err := openLedger(ctx, config, campaigns)
+	l, settler, err := openLedger(ctx, db.config(dsn), campaigns)
 	if err != nil {
 		return nil, errors.Join(err, drop(ctx))
 	}
-	return &ledgerFixture{dsn: config.DSN, ledger: l, settler: settler, campaigns: campaigns, drop: drop}, nil
+	return &ledgerFixture{dsn: dsn, ledger: l, settler: settler, campaigns: campaigns, drop: drop}, nil
 }
 
 // settled returns an error unless the ledger contains every packet of the campaigns.

@@ -101,11 +101,11 @@ func (b *settleBench) plain(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	config, drop, err := b.db.fresh(ctx)
+	dsn, drop, err := b.db.fresh(ctx)
 	if err != nil {
 		return 0, err
 	}
-	post, end, err := b.db.plain(ctx, config.DSN)
+	post, end, err := b.db.plain(ctx, dsn)
 	if err != nil {
 		return 0, errors.Join(err, drop(ctx))
 	}

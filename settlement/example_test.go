@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"os"
 	"path/filepath"
 	"time"
@@ -12,7 +11,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/settlement"
+	"github.com/hongbao-project/hongbao/settlement/sqlite"
 )
 
 // evenPlan is a plan in which all packets have the same amount.
@@ -28,7 +29,7 @@ func ExampleNew() {
 	folder, err := os.MkdirTemp("", "ledger")
 	check(err)
 	defer os.RemoveAll(folder)
-	config := settlement.Config{Driver: "sqlite", DSN: filepath.Join(folder, "ledger.db")}
+	config := settlement.Config{Database: sqlite.New(filepath.Join(folder, "ledger.db"))}
 	_, err = settlement.Migrate(ctx, config) // once for each ledger; workers only call Open
 	check(err)
 	ledger, err := settlement.Open(ctx, config)

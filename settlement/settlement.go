@@ -1,9 +1,12 @@
 // Package settlement pays grants in an SQL ledger. It pays each grant once, even if a grant is delivered twice, late
 // or altered.
 //
-// Migrate creates the tables. Open connects to the database: PostgreSQL 13, MySQL 8.0.16 or MariaDB 10.6 or newer, or
-// a file of SQLite. CreateCampaign funds a campaign before its first grab. New returns the Handler that a consumer
-// calls.
+// A ledger is in a database of PostgreSQL, MySQL or MariaDB, or in a file of SQLite: settlement/postgres,
+// settlement/mysql or settlement/sqlite returns the Database. A program links only the client of the one that it
+// imports.
+//
+// Migrate creates the tables. Open connects to the database. CreateCampaign funds a campaign before its first grab. New
+// returns the Handler that a consumer calls.
 //
 // The package promises:
 //
@@ -31,38 +34,33 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
-// Config configures the connection to the ledger. Only Driver and DSN have no default.
+// Database says where a ledger is. A program gets one from settlement/postgres, settlement/mysql or settlement/sqlite,
+// and passes it on in a Config; the methods are for this module.
+type Database interface{ db.Database }
+
+// Config configures the connection to the ledger. Only Database has no default.
 type Config struct {
-	// Driver is "postgres", "mysql" (also for MariaDB) or "sqlite".
-	Driver string
-	// DSN names the database. For PostgreSQL it is a libpq connection string (URL or key=value), for MySQL
-	// user@tcp(host:port)/database?tls=..., and for SQLite the path of a file. It may contain a password and is never
-	// logged.
-	DSN string
+	Database Database
 	// Conns is the maximum number of connections, 1 to 1000. 0 means 10.
 	Conns int
 	// ConnectTimeout is the timeout of one attempt to connect. 0 means 5s.
 	ConnectTimeout time.Duration
-	// LockTimeout limits the wait for a lock of another transaction. 0 means 3s.
+	// LockTimeout limits the wait for a lock of another transaction. 0 means 3s. MySQL rounds it up to whole seconds.
 	LockTimeout time.Duration
 	// Timeout limits one transaction, including its waits. It must be longer than LockTimeout. 0 means 10s.
 	Timeout time.Duration
 	// Retries is how often one call retries a transaction that failed because of a lock, 1 to 100. 0 means 5.
 	Retries int
-	// UnsafeAllow names unsafe server settings that Open shall accept, such as "fsync". The ledger may then lose
-	// payments that it has confirmed, so this is for tests only.
-	UnsafeAllow []string
 }
 
 func (c *Config) internal() ledger.Config {
 	d := ledger.DefaultConfig()
-	return ledger.Config{
-		Driver: ledger.Driver(c.Driver), DSN: c.DSN, UnsafeAllow: c.UnsafeAllow, Conns: cmp.Or(c.Conns, d.Conns),
-		ConnectTimeout: cmp.Or(c.ConnectTimeout, d.ConnectTimeout), LockTimeout: cmp.Or(c.LockTimeout, d.LockTimeout),
-		Timeout: cmp.Or(c.Timeout, d.Timeout), Retries: cmp.Or(c.Retries, d.Retries),
-	}
+	return ledger.Config{Database: c.Database, Retries: cmp.Or(c.Retries, d.Retries), Limits: db.Limits{
+		Conns: cmp.Or(c.Conns, d.Conns), ConnectTimeout: cmp.Or(c.ConnectTimeout, d.ConnectTimeout),
+		LockTimeout: cmp.Or(c.LockTimeout, d.LockTimeout), Timeout: cmp.Or(c.Timeout, d.Timeout)}}
 }
 
 // Migrate creates the tables or updates them to this version. It returns the names of the migration steps that it

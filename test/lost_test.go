@@ -2,7 +2,6 @@ package test
 
 import (
 	"encoding/json"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -10,11 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/testkit"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	sqlitedb "github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
 )
 
@@ -76,7 +78,7 @@ func newBlindWorkers(t *testing.T) *blindWorkers {
 	t.Helper()
 	plan := &planned{forged: map[string]hongbao.Amount{}, money: map[string]string{}}
 	b := &blindWorkers{bundle: setup(t, 1).farAlong(t), bank: newSimpleBank(t),
-		inLedger: newLedger(t, plan, ledger.Config{Driver: ledger.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db")})}
+		inLedger: newLedger(t, plan, sqlitedb.Database{Path: filepath.Join(t.TempDir(), "ledger.db")})}
 	b.create(t, "rain", "CNY", 10)
 	return b
 }

@@ -1,10 +1,11 @@
 package test
 
 import (
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
@@ -14,20 +15,21 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/settlement"
+	sqlitedb "github.com/hongbao-project/hongbao/settlement/sqlite"
 )
 
 // The public package settlement pays the packets of a top-up, because its plans come from the ledger.
 func TestSettlementPaysATopUp(t *testing.T) {
 	t.Parallel()
 	ctx, path := t.Context(), filepath.Join(t.TempDir(), "ledger.db")
-	config := settlement.Config{Driver: "sqlite", DSN: path}
+	config := settlement.Config{Database: sqlitedb.New(path)}
 	_, err := settlement.Migrate(ctx, config)
 	require.NoError(t, err)
 	public, err := settlement.Open(ctx, config)
 	require.NoError(t, err)
 	defer public.Close()
 	tables := ledger.DefaultConfig()
-	tables.Driver, tables.DSN = ledger.SQLite, path
+	tables.Database = config.Database
 	books, err := ledger.Open(ctx, tables)
 	require.NoError(t, err)
 	defer books.Close()

@@ -18,6 +18,10 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
+	sqlitedb "github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -82,10 +86,10 @@ type inLedger struct {
 	campaigns []string
 }
 
-func newLedger(t *testing.T, plan *planned, c ledger.Config) *inLedger {
+func newLedger(t *testing.T, plan *planned, tables db.Database) *inLedger {
 	t.Helper()
-	c.Conns, c.ConnectTimeout, c.LockTimeout, c.Timeout, c.Retries = 8, 5*time.Second, 10*time.Second, 30*time.Second, 10
-	l := newDatabase(t, c)
+	l := newDatabase(t, ledger.Config{Database: tables, Retries: 10, Limits: db.Limits{Conns: 8,
+		ConnectTimeout: 5 * time.Second, LockTimeout: 10 * time.Second, Timeout: 30 * time.Second}})
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
 	return &inLedger{plan: plan, ledger: l}
 }
@@ -261,23 +265,22 @@ func TestSettling(t *testing.T) {
 	t.Parallel()
 	atBank := func(batch int) func(*testing.T, *planned) settlementImpl {
 		return func(t *testing.T, plan *planned) settlementImpl {
-			r := &atRemote{bundle: setup(t, 2).farAlong(t), batch: batch, inLedger: newLedger(t, plan, ledger.Config{
-				Driver: ledger.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db"),
-			})}
+			r := &atRemote{bundle: setup(t, 2).farAlong(t), batch: batch, inLedger: newLedger(t, plan,
+				sqlitedb.Database{Path: filepath.Join(t.TempDir(), "ledger.db")})}
 			r.url, r.bank = remoteBalance(t)
 			return r
 		}
 	}
 	for place, open := range map[string]func(*testing.T, *planned) settlementImpl{
 		"SQLite": func(t *testing.T, plan *planned) settlementImpl {
-			return newLedger(t, plan, ledger.Config{Driver: ledger.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db")})
+			return newLedger(t, plan, sqlitedb.Database{Path: filepath.Join(t.TempDir(), "ledger.db")})
 		},
 		"PostgreSQL": func(t *testing.T, plan *planned) settlementImpl {
-			return newLedger(t, plan, ledger.Config{Driver: ledger.PostgreSQL, DSN: testkit.Postgres(t),
+			return newLedger(t, plan, postgres.Database{DSN: testkit.Postgres(t),
 				UnsafeAllow: []string{"fsync", "full_page_writes"}})
 		},
 		"MariaDB": func(t *testing.T, plan *planned) settlementImpl {
-			return newLedger(t, plan, ledger.Config{Driver: ledger.MySQL, DSN: testkit.MariaDB(t),
+			return newLedger(t, plan, mysql.Database{DSN: testkit.MariaDB(t),
 				UnsafeAllow: []string{"innodb_doublewrite"}})
 		},
 		"remote balance":             atBank(0),

@@ -17,6 +17,8 @@ import (
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	sqlitedb "github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -87,8 +89,8 @@ func (b *bundle) work(t *testing.T, sink, name string, h hongbao.Handler,
 }
 
 func sqlite(file string) ledger.Config {
-	return ledger.Config{Driver: ledger.SQLite, DSN: file, Conns: 4, ConnectTimeout: 5 * time.Second,
-		LockTimeout: 5 * time.Second, Timeout: 20 * time.Second, Retries: 5}
+	return ledger.Config{Database: sqlitedb.Database{Path: file}, Retries: 5, Limits: db.Limits{Conns: 4,
+		ConnectTimeout: 5 * time.Second, LockTimeout: 5 * time.Second, Timeout: 20 * time.Second}}
 }
 
 // newDatabase creates the tables of a ledger in an empty database, and opens the ledger.

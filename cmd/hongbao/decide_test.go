@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
@@ -267,8 +268,8 @@ func TestQuarantineIsResolved(t *testing.T) {
 	require.JSONEq(t, `{"grants":[],"next":null}`, d.ok("quarantine", "list", "--json"))
 	require.Equal(t, 2, strings.Count(d.ok("quarantine", "list", "--all"), "exists_with_different_user"))
 
-	cfg := ledger.Config{Driver: ledger.SQLite, DSN: d.dsn, Conns: 1, ConnectTimeout: 5e9, LockTimeout: 5e9, Timeout: 1e10,
-		Retries: 3}
+	cfg := ledger.DefaultConfig()
+	cfg.Database = sqlite.Database{Path: d.dsn}
 	l, err := ledger.Open(t.Context(), cfg)
 	require.NoError(t, err)
 	paid, _, err := l.Balance(t.Context(), ledger.UserAccount("other0", "CNY"))

@@ -1,6 +1,6 @@
 -- The ledger's roles in MySQL 8 and MariaDB. Run this file once as an administrator. The ledger has a database of its own,
 -- here named hongbao. Each run of `hongbao init` as hongbao_owner grants the roles their rights on the tables:
--- internal/ledger/sql/rights.sql and mysql-rights.sql.
+-- rights.sql and mysql/rights.sql in internal/ledger/db.
 --
 -- hongbao_owner owns the tables: `hongbao init`. Its account is locked until it has a password:
 --     ALTER USER hongbao_owner IDENTIFIED BY 'PASSWORD' ACCOUNT UNLOCK

@@ -1,6 +1,6 @@
 -- The ledger's roles in PostgreSQL. Run this file once as a superuser, in the ledger's own, empty database. Then give
 -- the roles passwords (ALTER ROLE ... PASSWORD), or let them log in with certificates in pg_hba.conf. Each run
--- of `hongbao init` as hongbao_owner grants the others their rights on the tables: internal/ledger/sql/rights.sql.
+-- of `hongbao init` as hongbao_owner grants the others their rights on the tables: internal/ledger/db/rights.sql.
 --
 -- hongbao_owner owns the tables: `hongbao init`.
 -- hongbao_control: `hongbao serve` with the control listener, the other commands, `hongbao balance`.

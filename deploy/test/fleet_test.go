@@ -58,14 +58,17 @@ var previous = sync.OnceValues(func() (r release, err error) {
 
 // schemaOf returns the version of the ledger's schema in a source tree: the number of its last migration.
 func schemaOf(tree string) (version int) {
-	list, err := filepath.Glob(filepath.Join(tree, "internal/ledger/migrations/postgres/*.sql"))
-	if err != nil {
-		panic(err) // impossible: the pattern is correct
-	}
-	for _, path := range list {
-		number, _, _ := strings.Cut(filepath.Base(path), "_")
-		if n, err := strconv.Atoi(number); err == nil {
-			version = max(version, n)
+	// The commit of previous.txt may have them in the second folder.
+	for _, folder := range []string{"internal/ledger/db/postgres/migrations", "internal/ledger/migrations/postgres"} {
+		list, err := filepath.Glob(filepath.Join(tree, folder, "*.sql"))
+		if err != nil {
+			panic(err) // impossible: the pattern is correct
+		}
+		for _, path := range list {
+			number, _, _ := strings.Cut(filepath.Base(path), "_")
+			if n, err := strconv.Atoi(number); err == nil {
+				version = max(version, n)
+			}
 		}
 	}
 	return version

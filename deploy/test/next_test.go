@@ -87,7 +87,7 @@ func planted(root string) (files map[string]string, err error) {
 	}
 	version := schemaOf(root)
 	for _, database := range []string{"postgres", "mysql", "sqlite"} {
-		name := fmt.Sprintf("internal/ledger/migrations/%s/%04d_later.sql", database, version+1)
+		name := fmt.Sprintf("internal/ledger/db/%s/migrations/%04d_later.sql", database, version+1)
 		files[name] = fmt.Sprintf(laterStep, before.schema)
 	}
 	return files, nil

@@ -58,7 +58,7 @@ var rightsOf = []struct {
 	{"create a role", "CREATE ROLE x", [3]bool{false, false, false}},
 }
 
-// moreInMySQL are statements that MySQL allows more roles than PostgreSQL: internal/ledger/sql/mysql-rights.sql says why.
+// moreInMySQL are statements that MySQL allows more roles than PostgreSQL: internal/ledger/db/mysql/rights.sql says why.
 var moreInMySQL = map[string][3]bool{"change a grant": {false, true, true}, "change the journal": {true, true, true}}
 
 // denied requires that the i-th role may run exactly the statements that rightsOf allows it. Each other statement fails

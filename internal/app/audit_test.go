@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -70,7 +71,7 @@ func TestRepeatOfAnAuditThatHasJustEnded(t *testing.T) {
 func TestOneFailureDoesNotStopTheNextSeal(t *testing.T) {
 	t.Parallel()
 	config := ledger.DefaultConfig()
-	config.Driver, config.DSN = ledger.SQLite, filepath.Join(t.TempDir(), "l.db")
+	config.Database = sqlite.Database{Path: filepath.Join(t.TempDir(), "l.db")}
 	_, err := ledger.Migrate(t.Context(), config)
 	require.NoError(t, err)
 	books, err := ledger.Open(t.Context(), config)

@@ -158,7 +158,7 @@ func (a *App) examineLedger(ctx context.Context, p *part) {
 		return
 	}
 	p.add(LevelOK, "%s %s: tables and settings are correct, and the ledger belongs to this deployment. Each transaction "+
-		"sets its own isolation level", a.Config.LedgerConfig().Driver, s.Version)
+		"sets its own isolation level", a.Config.Ledger.Driver, s.Version)
 	if len(s.Denied) > 0 {
 		p.add(LevelWarning, "the user of ledger.dsn may not %s. Ignore this if the user's role does not need it. "+
 			"Otherwise run deploy/rights/postgres.sql once, and `hongbao init` as the owner of the tables",

@@ -15,7 +15,8 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/base/knob"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 )
 
 // clockBound is the largest accepted difference between two clocks.
@@ -103,9 +104,9 @@ func (a *App) redisIsHere() bool {
 }
 
 func (a *App) ledgerDisk(p *part) {
-	if cfg := a.Config.LedgerConfig(); cfg.Driver == ledger.SQLite {
-		p.disk("ledger.dsn", filepath.Dir(cfg.DSN))
-		p.privateFiles(cfg.DSN)
+	if file := a.Config.Ledger.DSN.Reveal(); a.Config.Ledger.Driver == sqlite.Name {
+		p.disk("ledger.dsn", filepath.Dir(file))
+		p.privateFiles(file)
 	}
 }
 
@@ -131,11 +132,10 @@ func (a *App) examineCertificates(p *part) {
 			p.certificates(s.Name, s.Value, authority)
 		}
 	}
-	cfg := a.Config.LedgerConfig()
-	if cfg.Driver != ledger.PostgreSQL {
+	if a.Config.Ledger.Driver != postgres.Name {
 		return
 	}
-	if u, err := url.Parse(cfg.DSN); err == nil {
+	if u, err := url.Parse(a.Config.Ledger.DSN.Reveal()); err == nil {
 		for _, name := range []string{"sslcert", "sslrootcert"} {
 			if path := u.Query().Get(name); path != "" && path != "system" {
 				p.certificates("ledger.dsn "+name, path, name == "sslrootcert")

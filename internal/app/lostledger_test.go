@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -50,7 +51,7 @@ func TestWhatRedisHasIsRepeatedAfterTheWindow(t *testing.T) {
 			require.NoError(t, a.DealTopUps(t.Context(), "rain"))
 
 			older := a.ledgerConfig()
-			older.DSN = filepath.Join(t.TempDir(), "older.db")
+			older.Database = sqlite.Database{Path: filepath.Join(t.TempDir(), "older.db")}
 			_, err = ledger.Migrate(t.Context(), older)
 			require.NoError(t, err)
 			a.ledger, err = ledger.Open(t.Context(), older)

@@ -6,12 +6,14 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/knob"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 func unsafeNames() []string {
-	return append(ledger.UnsafeSettings(), UnsafeRedisAppendOnly, UnsafeRedis, UnsafeRedisRunID, UnsafeRedisFullCoverage,
+	return append(append(postgres.Unsafe(), mysql.Unsafe()...), UnsafeRedisAppendOnly, UnsafeRedis, UnsafeRedisRunID, UnsafeRedisFullCoverage,
 		UnsafeKafkaFounding, unsafeSASL, UnsafeRemoteToken, UnsafeBalanceListen, UnsafeServeListen, UnsafeControlListen)
 }
 
@@ -132,15 +134,15 @@ func (l *loader) checkLedger(c *Config) {
 	}
 	dsn, driver := c.Ledger.DSN.Reveal(), c.Ledger.Driver
 	switch {
-	case dsn == "" && driver == ledger.SQLite: // a program that only grabs needs no ledger
-	case driver == ledger.SQLite && (isURL(dsn) || isMySQL(dsn) || hasPrefix(dsn, ":", "file:")):
+	case dsn == "" && driver == sqlite.Name: // a program that only grabs needs no ledger
+	case driver == sqlite.Name && (isURL(dsn) || isMySQL(dsn) || hasPrefix(dsn, ":", "file:")):
 		l.bad("ledger.dsn", "ledger.driver is sqlite, which wants a plain path; for another database set ledger.driver to "+
 			"postgres or mysql")
-	case driver == ledger.PostgreSQL && !hasPrefix(dsn, "postgres://", "postgresql://") && !pairs(dsn):
+	case driver == postgres.Name && !hasPrefix(dsn, "postgres://", "postgresql://") && !pairs(dsn):
 		l.bad("ledger.dsn", "ledger.driver is postgres, which wants postgres://user@host:5432/database, or host=... "+
 			"dbname=...")
-	case driver == ledger.MySQL:
-		if err := ledger.CheckMySQLDSN(dsn); err != nil {
+	case driver == mysql.Name:
+		if err := (mysql.Database{DSN: dsn}).Check(); err != nil {
 			l.bad("ledger.dsn", "ledger.driver is mysql: %v", err)
 		}
 	}

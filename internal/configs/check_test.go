@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
 )
 
 // contradictions are values that are valid alone but contradict each other. The error names both values. With the
@@ -184,7 +186,10 @@ func TestLogins(t *testing.T) {
 	allowed.args = append(allowed.args, "--unsafe.allow=sasl_plain_without_tls,fsync")
 	c := allowed.must(t)
 	require.Equal(t, "PLAIN", c.PublisherConfig().SASL.Name())
-	require.Equal(t, []string{"fsync"}, c.LedgerConfig().UnsafeAllow, "the ledger gets only the names of its own checks")
+	const dsn = "postgres://ledger/money"
+	allowed.args = append(allowed.args, "--ledger.driver=postgres", "--ledger.dsn="+dsn)
+	require.Equal(t, postgres.Database{DSN: dsn, UnsafeAllow: []string{"fsync"}}, allowed.must(t).LedgerConfig().Database,
+		"the ledger gets only the names of its own checks")
 	for name, want := range map[string]string{"scram-sha-256": "SCRAM-SHA-256", "scram-sha-512": "SCRAM-SHA-512"} {
 		plain.args[0] = "--kafka.sasl_mechanism=" + name
 		require.Equal(t, want, plain.must(t).PublisherConfig().SASL.Name())

@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
@@ -81,7 +82,7 @@ type Seams struct {
 	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	Listen func(ctx context.Context, address string) (net.Listener, error)
 	// Gate is asked around each transaction of the ledger on SQLite.
-	Gate ledger.Gate
+	Gate sqlite.Gate
 	// Process is the part of a worker's name that distinguishes the processes of a machine.
 	Process string
 	// Log gets the log of a long-lived process instead of standard error.
@@ -182,6 +183,8 @@ type TLSFiles struct {
 
 // Ledger has the settings of the connection to the ledger's database.
 type Ledger struct {
+	// Kind of database; mysql includes MariaDB. SQLite serves one machine; several machines need one of the others.
+	Driver string `knob:"ledger.driver,common" default:"sqlite" want:"postgres, mysql, sqlite"`
 	ledger.Config
 	// Path of the SQLite file, or connection string: postgres://user@host:5432/database for PostgreSQL,
 	// user@tcp(host:3306)/database?tls=true for MySQL. There is no default: every process that uses the ledger needs it.

@@ -53,7 +53,7 @@ func TestDefaultsAreTheStages(t *testing.T) {
 	trimmer.Groups = []string{SinkBalance, SinkKafka}
 	require.Equal(t, trimmer, c.TrimmerConfig())
 	books := ledger.DefaultConfig()
-	books.Driver, books.DSN = c.LedgerConfig().Driver, c.LedgerConfig().DSN
+	books.Database = c.LedgerConfig().Database
 	require.Equal(t, books, c.LedgerConfig())
 }
 
@@ -81,7 +81,7 @@ func TestProductionFile(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 16, c.Deployment.Shards)
 	require.Equal(t, "json", c.Log.Format)
-	require.Equal(t, "postgres://u:c@h/d", c.LedgerConfig().DSN)
+	require.Equal(t, "postgres://u:c@h/d", c.Ledger.DSN.Reveal())
 	require.Equal(t, "SCRAM-SHA-512", c.PublisherConfig().SASL.Name())
 }
 
@@ -202,7 +202,7 @@ func TestSecretFromFile(t *testing.T) {
 		"HONGBAO_LEDGER_DSN_FILE=" + write(t, "dsn", "/var/x.db", 0o400)}}
 	c := in.must(t)
 	require.Equal(t, "hunter2 ", c.Redis.Password.Reveal())
-	require.Equal(t, "/var/x.db", c.LedgerConfig().DSN)
+	require.Equal(t, "/var/x.db", c.Ledger.DSN.Reveal())
 }
 
 func TestSecretsDoNotPrint(t *testing.T) {

@@ -21,7 +21,7 @@ func (l *Ledger) Place() string {
 	case isURL(dsn):
 		u, err := url.Parse(dsn)
 		if err != nil {
-			return string(l.Driver)
+			return l.Driver
 		}
 		at = u.Host + u.Path
 	case isMySQL(dsn):
@@ -36,5 +36,5 @@ func (l *Ledger) Place() string {
 		}
 		at = strings.Join(parts, " ")
 	}
-	return string(l.Driver) + " " + at
+	return l.Driver + " " + at
 }

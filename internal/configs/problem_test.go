@@ -160,7 +160,7 @@ func TestPasswordInDSN(t *testing.T) {
 		}
 		in := input{args: []string{"--ledger.driver=" + driver, "--ledger.dsn=" + dsn}}
 		if !want {
-			require.Equal(t, dsn, in.must(t).LedgerConfig().DSN)
+			require.Equal(t, dsn, in.must(t).Ledger.DSN.Reveal())
 			continue
 		}
 		got := strings.Join(in.problems(t), "\n")
@@ -168,7 +168,7 @@ func TestPasswordInDSN(t *testing.T) {
 		require.Contains(t, got, "HONGBAO_LEDGER_DSN_FILE")
 		require.NotContains(t, got, "ter2")
 		in = input{env: []string{"HONGBAO_LEDGER_DRIVER=" + driver, "HONGBAO_LEDGER_DSN=" + dsn}}
-		require.Equal(t, dsn, in.must(t).LedgerConfig().DSN)
+		require.Equal(t, dsn, in.must(t).Ledger.DSN.Reveal())
 	}
 }
 

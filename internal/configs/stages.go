@@ -7,6 +7,10 @@ import (
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
@@ -72,16 +76,34 @@ func (c *Config) ClaimsConfig() store.ClaimsConfig {
 		TakeLive: true, Trimmed: true}
 }
 
-// LedgerConfig returns the ledger's complete configuration. The DSN may contain a password.
+// LedgerConfig returns the ledger's complete configuration.
 func (c *Config) LedgerConfig() ledger.Config {
 	out := c.Ledger.Config
-	out.DSN, out.Gate = c.Ledger.DSN.Reveal(), c.Seams.Gate
+	out.Database = c.database()
+	return out
+}
+
+// database returns the database that ledger.driver and ledger.dsn name. Its DSN may contain a password.
+func (c *Config) database() db.Database {
+	dsn := c.Ledger.DSN.Reveal()
+	switch c.Ledger.Driver {
+	case postgres.Name:
+		return postgres.Database{DSN: dsn, UnsafeAllow: c.allowed(postgres.Unsafe())}
+	case mysql.Name:
+		return mysql.Database{DSN: dsn, UnsafeAllow: c.allowed(mysql.Unsafe())}
+	default:
+		return sqlite.Database{Path: dsn, Gate: c.Seams.Gate}
+	}
+}
+
+// allowed returns those of the names that unsafe.allow has.
+func (c *Config) allowed(names []string) (allow []string) {
 	for _, name := range c.Unsafe.Allow {
-		if slices.Contains(ledger.UnsafeSettings(), name) {
-			out.UnsafeAllow = append(out.UnsafeAllow, name)
+		if slices.Contains(names, name) {
+			allow = append(allow, name)
 		}
 	}
-	return out
+	return allow
 }
 
 // PublisherConfig returns the publisher's configuration, which is complete except for Worker. The publisher creates its

@@ -23,6 +23,7 @@ import (
 	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
@@ -80,7 +81,7 @@ func works(c *Config, st *store.Store) error {
 
 func settles(c *Config) error {
 	l := c.LedgerConfig()
-	l.DSN = "ledger.db"
+	l.Database = sqlite.Database{Path: "ledger.db"}
 	re := c.RemoteConfig()
 	re.URL = "http://127.0.0.1"
 	ba := c.BalanceConfig()

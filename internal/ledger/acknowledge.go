@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // Acknowledgement records that an operator knows about a difference which the audit reports. It covers only a
@@ -70,18 +71,18 @@ func (l *Ledger) Acknowledge(ctx context.Context, a Acknowledgement) error {
 	if err := a.check(now); err != nil {
 		return err
 	}
-	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
-		if err := t.run(ctx, stmt{sql: `DELETE FROM acknowledged WHERE difference = $1 OR until_at <= $2`,
-			args: []any{a.ID(), now.UnixMilli()}}); err != nil {
+	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+		if err := t.Run(ctx, db.Stmt{SQL: `DELETE FROM acknowledged WHERE difference = $1 OR until_at <= $2`,
+			Args: []any{a.ID(), now.UnixMilli()}}); err != nil {
 			return nil, err
 		}
 		n, _, err := rowQuery[int64]{sql: `SELECT COUNT(*) FROM acknowledged`, row: number}.first(ctx, t)
 		if err == nil && n >= maxAcknowledged {
 			err = hongbao.Errorf(hongbao.ClassPermanent, "%d differences are acknowledged already: fix their cause", n)
 		}
-		return []stmt{{sql: `INSERT INTO acknowledged (difference, kind, place, campaign, packet, event, detail, decided_by, why,
+		return []db.Stmt{{SQL: `INSERT INTO acknowledged (difference, kind, place, campaign, packet, event, detail, decided_by, why,
 			until_at, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
-			args: []any{a.ID(), a.Kind, a.Where, a.Campaign, a.Packet, a.Event, a.Detail, a.By, a.Why, a.Until.UnixMilli(),
+			Args: []any{a.ID(), a.Kind, a.Where, a.Campaign, a.Packet, a.Event, a.Detail, a.By, a.Why, a.Until.UnixMilli(),
 				now.UnixMilli()}}}, err
 	})
 	if err != nil {
@@ -94,7 +95,7 @@ func (l *Ledger) Acknowledge(ctx context.Context, a Acknowledgement) error {
 func (l *Ledger) Acknowledged(ctx context.Context) ([]Acknowledgement, error) {
 	return rowQuery[Acknowledgement]{"read the acknowledged differences", `SELECT kind, place, campaign, packet, event, detail,
 		decided_by, why, until_at FROM acknowledged WHERE until_at > $1 ORDER BY created_at, difference`,
-		[]any{time.Now().UnixMilli()}, func(s scan) (a Acknowledgement, err error) {
+		[]any{time.Now().UnixMilli()}, func(s db.Scan) (a Acknowledgement, err error) {
 			var until int64
 			err = s(&a.Kind, &a.Where, &a.Campaign, &a.Packet, &a.Event, &a.Detail, &a.By, &a.Why, &until)
 			a.Until = atMilli(until)

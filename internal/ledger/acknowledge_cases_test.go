@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 func testAcknowledge(t *testing.T, f *fixture) {
@@ -24,7 +25,8 @@ func testAcknowledge(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.ElementsMatch(t, []Acknowledgement{a, b}, list)
 
-	f.tamper(t, stmt{sql: `UPDATE acknowledged SET until_at = $1 WHERE packet = 7`, args: []any{time.Now().UnixMilli()}})
+	f.tamper(t, db.Stmt{SQL: `UPDATE acknowledged SET until_at = $1 WHERE packet = 7`,
+		Args: []any{time.Now().UnixMilli()}})
 	list, err = f.ledger.Acknowledged(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []Acknowledgement{b}, list, "the other one has expired")

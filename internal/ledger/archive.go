@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // ErrArchived says that a campaign's grants are in a file, and no longer in the ledger. Errors that wrap it are
@@ -29,7 +30,7 @@ type Archive struct {
 
 const archiveColumns = `campaign, file, sha256, grants, amount, archived_at, deleted_at`
 
-func scanArchive(s scan) (a Archive, err error) {
+func scanArchive(s db.Scan) (a Archive, err error) {
 	var archived, deleted int64
 	err = s(&a.Campaign, &a.File, &a.SHA256, &a.Grants, &a.Amount, &archived, &deleted)
 	a.Archived, a.Deleted = atMilli(archived), atMilli(deleted)
@@ -74,12 +75,12 @@ func (l *Ledger) ArchiveCopy(ctx context.Context, campaign string) (Archive, boo
 // NoteArchiveCopy records a verified file with the grants of a sealed campaign. It replaces an earlier file. It refuses
 // what NoteArchive refuses. Once NoteArchive has recorded an archive, it changes nothing.
 func (l *Ledger) NoteArchiveCopy(ctx context.Context, a Archive) error {
-	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		noted, err := a.check(ctx, t)
 		if err != nil || noted {
 			return nil, err
 		}
-		return []stmt{{sql: l.dialect.setArchiveCopy, args: []any{a.Campaign, a.File, a.SHA256, a.Grants, int64(a.Amount),
+		return []db.Stmt{{SQL: l.dialect.SetArchiveCopy, Args: []any{a.Campaign, a.File, a.SHA256, a.Grants, int64(a.Amount),
 			time.Now().UnixMilli()}}}, nil
 	})
 	if err != nil {
@@ -99,17 +100,17 @@ func (l *Ledger) NoteArchive(ctx context.Context, a Archive) error {
 		seqs, err = l.SealedSeqs(ctx, a.Campaign)
 	}
 	if err == nil {
-		err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		err = l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 			noted, err := a.check(ctx, t)
 			if err != nil || noted {
 				return nil, err
 			}
-			stmts := []stmt{{sql: `DELETE FROM archive_copy WHERE campaign = $1`, args: []any{a.Campaign}},
-				{sql: `INSERT INTO archive (` + archiveColumns + `) VALUES ($1, $2, $3, $4, $5, $6, 0)`,
-					args: []any{a.Campaign, a.File, a.SHA256, a.Grants, int64(a.Amount), time.Now().UnixMilli()}}}
+			stmts := []db.Stmt{{SQL: `DELETE FROM archive_copy WHERE campaign = $1`, Args: []any{a.Campaign}},
+				{SQL: `INSERT INTO archive (` + archiveColumns + `) VALUES ($1, $2, $3, $4, $5, $6, 0)`,
+					Args: []any{a.Campaign, a.File, a.SHA256, a.Grants, int64(a.Amount), time.Now().UnixMilli()}}}
 			for shard, runs := range seqs {
-				stmts = append(stmts, stmt{sql: `INSERT INTO archive_shard (campaign, shard, last_seq) VALUES ($1, $2, $3)`,
-					args: []any{a.Campaign, int64(shard), runs[len(runs)-1].Last}})
+				stmts = append(stmts, db.Stmt{SQL: `INSERT INTO archive_shard (campaign, shard, last_seq) VALUES ($1, $2, $3)`,
+					Args: []any{a.Campaign, int64(shard), runs[len(runs)-1].Last}})
 			}
 			return stmts, nil
 		})
@@ -122,7 +123,7 @@ func (l *Ledger) NoteArchive(ctx context.Context, a Archive) error {
 
 // check reports whether this archive is already recorded. It refuses an archive whose number or sum of grants differs
 // from the seal.
-func (a *Archive) check(ctx context.Context, t txn) (noted bool, err error) {
+func (a *Archive) check(ctx context.Context, t db.Txn) (noted bool, err error) {
 	has, noted, err := archiveOf(a.Campaign).first(ctx, t)
 	if err != nil {
 		return false, err
@@ -135,7 +136,7 @@ func (a *Archive) check(ctx context.Context, t txn) (noted bool, err error) {
 	}
 	sealed := false
 	var grants, amount int64
-	err = t.query(ctx, `SELECT grants, amount FROM seal WHERE campaign = $1`, []any{a.Campaign}, func(s scan) error {
+	err = t.Query(ctx, `SELECT grants, amount FROM seal WHERE campaign = $1`, []any{a.Campaign}, func(s db.Scan) error {
 		sealed = true
 		return s(&grants, &amount)
 	})
@@ -176,7 +177,7 @@ func (l *Ledger) DeleteArchived(ctx context.Context, campaign string, chunk int6
 // deleteChunk deletes the grants of the next chunk of packet numbers, beginning with the lowest one left. If no grant
 // is left, it records the time in the archive.
 func (l *Ledger) deleteChunk(ctx context.Context, campaign string, chunk int64) (deleted int64, err error) {
-	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	err = l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		lowest, found, err := rowQuery[int64]{sql: `SELECT packet FROM grants WHERE campaign = $1 ORDER BY packet LIMIT 1`,
 			args: []any{campaign}, row: number}.first(ctx, t)
 		if err != nil {
@@ -184,13 +185,13 @@ func (l *Ledger) deleteChunk(ctx context.Context, campaign string, chunk int64) 
 		}
 		if !found {
 			deleted = 0
-			return []stmt{{sql: `UPDATE archive SET deleted_at = $2 WHERE campaign = $1 AND deleted_at = 0`,
-				args: []any{campaign, time.Now().UnixMilli()}}}, nil
+			return []db.Stmt{{SQL: `UPDATE archive SET deleted_at = $2 WHERE campaign = $1 AND deleted_at = 0`,
+				Args: []any{campaign, time.Now().UnixMilli()}}}, nil
 		}
 		// EXISTS guards against data loss: without the archive's row the statement deletes nothing.
-		return []stmt{{sql: `DELETE FROM grants WHERE campaign = $1 AND packet >= $2 AND packet < $3
-			AND EXISTS (SELECT 1 FROM archive WHERE archive.campaign = $1)`, args: []any{campaign, lowest, lowest + chunk},
-			changed: &deleted}}, nil
+		return []db.Stmt{{SQL: `DELETE FROM grants WHERE campaign = $1 AND packet >= $2 AND packet < $3
+			AND EXISTS (SELECT 1 FROM archive WHERE archive.campaign = $1)`, Args: []any{campaign, lowest, lowest + chunk},
+			Changed: &deleted}}, nil
 	})
 	return deleted, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // sealedRain creates a campaign of 10 packets, grants 4, refunds and seals the campaign, and returns its archive.
@@ -71,7 +72,7 @@ func testArchive(t *testing.T, f *fixture) {
 	// The first call is cancelled in its second chunk; the next call continues there.
 	dies, cancel := context.WithCancel(t.Context())
 	inner, looks := f.ledger.store, 0
-	f.ledger.store = &watched{store: inner, query: func(_ context.Context, sql string, _ int) {
+	f.ledger.store = &watched{Store: inner, query: func(_ context.Context, sql string, _ int) {
 		if looks++; strings.Contains(sql, "ORDER BY packet LIMIT 1") && looks > 2 {
 			cancel()
 		}
@@ -97,11 +98,11 @@ func testArchive(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.Zero(t, deleted)
 
-	f.tamper(t, stmt{sql: `UPDATE refund SET close_seq = 1 WHERE campaign = 'rain'`})
+	f.tamper(t, db.Stmt{SQL: `UPDATE refund SET close_seq = 1 WHERE campaign = 'rain'`})
 	seq, err := f.ledger.HighestSeq(t.Context(), 3)
 	require.NoError(t, err)
 	require.EqualValues(t, 6, seq, "the last seq of snow")
-	f.tamper(t, stmt{sql: `DELETE FROM grants WHERE campaign = 'snow'`})
+	f.tamper(t, db.Stmt{SQL: `DELETE FROM grants WHERE campaign = 'snow'`})
 	seq, err = f.ledger.HighestSeq(t.Context(), 3)
 	require.NoError(t, err)
 	require.EqualValues(t, 4, seq, "the last seq of rain, although its rows are gone")
@@ -161,15 +162,15 @@ func testArchiveStays(t *testing.T, f *fixture) {
 	require.Zero(t, f.rows(t, "rain"))
 
 	// CheckConservation can name only the group of accounts that differs, because it can't read archived grants.
-	f.tamper(t, stmt{sql: `UPDATE account SET balance = balance + 1 WHERE id = $1`,
-		args: []any{UserAccount(grant("rain", 2).User, testCurrency)}})
+	f.tamper(t, db.Stmt{SQL: `UPDATE account SET balance = balance + 1 WHERE id = $1`,
+		Args: []any{UserAccount(grant("rain", 2).User, testCurrency)}})
 	list, err = f.ledger.CheckConservation(t.Context())
 	require.NoError(t, err)
 	require.Len(t, list, 3)
 	last := list[len(list)-1]
 	require.Contains(t, last.Where, UserAccount(grant("rain", 2).User, testCurrency))
 	require.Equal(t, last.Want+1, last.Got)
-	f.tamper(t, stmt{sql: `DELETE FROM seal`})
+	f.tamper(t, db.Stmt{SQL: `DELETE FROM seal`})
 	list, err = f.ledger.CheckConservation(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "sum of the grants = granted", list[0].What,
@@ -202,7 +203,7 @@ func testArchiveAmongReaders(t *testing.T, f *fixture) {
 	} {
 		a, asked := sealed(t, f, id), false
 		other := open(t, f.config)
-		f.ledger.store = &watched{store: inner, query: func(context.Context, string, int) {
+		f.ledger.store = &watched{Store: inner, query: func(context.Context, string, int) {
 			if asked {
 				return
 			}

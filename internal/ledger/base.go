@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // baseRows is how many grants one transaction adds to the bases of their accounts.
@@ -20,7 +21,7 @@ const basedAll = math.MaxInt64
 // Concurrent calls add each row once. It changes nothing if the campaign has no seal.
 func (l *Ledger) addBases(ctx context.Context, c *Totals, rows int) error {
 	for done := false; !done; {
-		err := l.write(ctx, func(ctx context.Context, t txn) (none []stmt, err error) {
+		err := l.write(ctx, func(ctx context.Context, t db.Txn) (none []db.Stmt, err error) {
 			done, err = l.addBaseChunk(ctx, t, c, rows)
 			return nil, err
 		})
@@ -40,7 +41,7 @@ func (l *Ledger) finishSeal(ctx context.Context, campaign string) error {
 	return l.addBases(ctx, &c, baseRows)
 }
 
-func (l *Ledger) addBaseChunk(ctx context.Context, t txn, c *Totals, rows int) (done bool, err error) {
+func (l *Ledger) addBaseChunk(ctx context.Context, t db.Txn, c *Totals, rows int) (done bool, err error) {
 	based, found, err := rowQuery[int64]{sql: `SELECT based FROM seal WHERE campaign = $1`, args: []any{c.Campaign},
 		row: number}.first(ctx, t)
 	if err != nil || !found || based == basedAll {
@@ -55,15 +56,15 @@ func (l *Ledger) addBaseChunk(ctx context.Context, t txn, c *Totals, rows int) (
 		next = page[rows-1].packet
 	}
 	var changed int64
-	err = t.run(ctx, stmt{sql: `UPDATE seal SET based = $3 WHERE campaign = $1 AND based = $2`,
-		args: []any{c.Campaign, based, next}, changed: &changed})
+	err = t.Run(ctx, db.Stmt{SQL: `UPDATE seal SET based = $3 WHERE campaign = $1 AND based = $2`,
+		Args: []any{c.Campaign, based, next}, Changed: &changed})
 	if err != nil || changed == 0 { // another process has added the chunk
 		return false, err
 	}
 	return next == basedAll, l.addToBases(ctx, t, c, page)
 }
 
-func (l *Ledger) addToBases(ctx context.Context, t txn, c *Totals, page []paidGrant) error {
+func (l *Ledger) addToBases(ctx context.Context, t db.Txn, c *Totals, page []paidGrant) error {
 	slices.SortFunc(page, func(a, b paidGrant) int { return cmp.Compare(a.user, b.user) })
 	var ids []string
 	var amounts []int64
@@ -80,12 +81,8 @@ func (l *Ledger) addToBases(ctx context.Context, t txn, c *Totals, page []paidGr
 	if len(ids) == 0 {
 		return nil
 	}
-	packed, err := l.dialect.pack(ids, amounts)
-	if err != nil {
-		return err
-	}
 	var changed int64
-	err = t.run(ctx, stmt{sql: l.dialect.addToBases, args: packed, changed: &changed})
+	err := t.Run(ctx, db.Stmt{SQL: l.dialect.AddToBases, Args: []any{db.Table{ids, amounts}}, Changed: &changed})
 	if err == nil && changed != int64(len(ids)) {
 		err = hongbao.Errorf(hongbao.ClassBroken, "%d accounts were paid, but the ledger has only %d of them: run "+
 			"`hongbao audit --full`", len(ids), changed)
@@ -93,45 +90,11 @@ func (l *Ledger) addToBases(ctx context.Context, t txn, c *Totals, page []paidGr
 	return err
 }
 
-const (
-	// rangeRows is the number of accounts, and rangeBlocks the number of blocks, of which one query returns those whose
-	// balance differs from their base.
-	rangeRows, rangeBlocks = sumRows, 32_768
-	selectMoved            = `SELECT id, kind, currency, balance - base FROM account WHERE balance <> base AND `
-)
-
 // addChangedAccounts adds up the accounts whose balance differs from their base. An index on them would make it
-// independent of the number of accounts, but each credit would write to the index. PostgreSQL reads its blocks in their
-// order, because an order by key jumps between the blocks.
-func (b *book) addChangedAccounts(ctx context.Context, t txn) error {
-	row := func(s scan) error { _, err := b.account(s); return err }
-	if b.ledger.dialect.blocks == "" {
-		return eachRange(ctx, t, func(after, last string) error {
-			return t.query(ctx, selectMoved+`id > $1 AND id <= $2 LIMIT $3`, []any{after, last, int64(rangeRows)}, row)
-		})
-	}
-	var blocks int64
-	err := t.query(ctx, b.ledger.dialect.blocks, nil, func(s scan) error { return s(&blocks) })
-	for from := int64(0); err == nil && from < blocks; from += rangeBlocks {
-		err = t.query(ctx, selectMoved+`ctid >= CAST(CAST($1 AS text) AS tid) AND ctid < CAST(CAST($2 AS text) AS tid)`,
-			[]any{fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", from+rangeBlocks)}, row)
-	}
-	return err
-}
-
-// eachRange calls fn for each range of rangeRows accounts: those after an id, up to a last one.
-func eachRange(ctx context.Context, t txn, fn func(after, last string) error) error {
-	for after := ""; ; {
-		var last string
-		err := t.query(ctx, `SELECT COALESCE(MAX(id), '') FROM
-			(SELECT id FROM account WHERE id > $1 ORDER BY id LIMIT $2) AS page`, []any{after, int64(rangeRows)},
-			func(s scan) error { return s(&last) })
-		if err != nil || last == "" {
-			return err
-		}
-		if err := fn(after, last); err != nil {
-			return err
-		}
-		after = last
-	}
+// independent of the number of accounts, but each credit would write to the index.
+func (b *book) addChangedAccounts(ctx context.Context, t db.Txn) error {
+	return b.ledger.dialect.Parts(ctx, t, func(where string, args ...any) error {
+		return t.Query(ctx, `SELECT id, kind, currency, balance - base FROM account WHERE balance <> base AND `+where, args,
+			func(s db.Scan) error { _, err := b.account(s); return err })
+	})
 }

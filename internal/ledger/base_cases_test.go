@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // bases returns the sum of all bases, and the number of accounts that an audit reads.
@@ -35,7 +37,7 @@ func (f *fixture) conserves(t *testing.T) {
 // unbased turns the seals into those of processes that were killed before they added a base.
 func (f *fixture) unbased(t *testing.T) {
 	t.Helper()
-	f.tamper(t, stmt{sql: `UPDATE seal SET based = 0`}, stmt{sql: `UPDATE account SET base = 0`})
+	f.tamper(t, db.Stmt{SQL: `UPDATE seal SET based = 0`}, db.Stmt{SQL: `UPDATE account SET base = 0`})
 }
 
 // An audit reads only accounts with money of campaigns that are not sealed, the sponsor's account, and open pools.
@@ -57,8 +59,8 @@ func testBases(t *testing.T, f *fixture) {
 	f.conserves(t)
 
 	// docs/audit.md, "To remove the seals"
-	f.tamper(t, stmt{sql: `DELETE FROM topic_base`}, stmt{sql: `DELETE FROM seal`},
-		stmt{sql: `UPDATE account SET base = 0 WHERE base <> 0`})
+	f.tamper(t, db.Stmt{SQL: `DELETE FROM topic_base`}, db.Stmt{SQL: `DELETE FROM seal`},
+		db.Stmt{SQL: `UPDATE account SET base = 0 WHERE base <> 0`})
 	f.conserves(t)
 	require.NoError(t, f.ledger.Seal(t.Context(), "snow"))
 	f.conserves(t)
@@ -96,7 +98,7 @@ func testBaseSteps(t *testing.T, f *fixture) {
 
 	dies, cancel := context.WithCancel(t.Context())
 	inner, steps := f.ledger.store, 0
-	f.ledger.store = &watched{store: inner, query: func(_ context.Context, sql string, _ int) {
+	f.ledger.store = &watched{Store: inner, query: func(_ context.Context, sql string, _ int) {
 		if strings.Contains(sql, "SELECT based") {
 			if steps++; steps == 2 {
 				cancel()
@@ -124,7 +126,7 @@ func testBaseSteps(t *testing.T, f *fixture) {
 	f.conserves(t)
 
 	f.unbased(t)
-	f.tamper(t, stmt{sql: `DELETE FROM account WHERE id = $1`, args: []any{UserAccount(grant("rain", 2).User, testCurrency)}})
+	f.tamper(t, db.Stmt{SQL: `DELETE FROM account WHERE id = $1`, Args: []any{UserAccount(grant("rain", 2).User, testCurrency)}})
 	require.ErrorContains(t, f.ledger.Seal(t.Context(), "rain"), "4 accounts were paid, but the ledger has only 3")
 }
 
@@ -132,25 +134,25 @@ func testBaseSteps(t *testing.T, f *fixture) {
 func testFoundAfterSeal(t *testing.T, f *fixture) {
 	sealed(t, f, "rain")
 	account := UserAccount(grant("rain", 2).User, testCurrency)
-	set := func(sql string) stmt {
-		return stmt{sql: `UPDATE account SET ` + sql + ` WHERE id = $1`, args: []any{account}}
+	set := func(sql string) db.Stmt {
+		return db.Stmt{SQL: `UPDATE account SET ` + sql + ` WHERE id = $1`, Args: []any{account}}
 	}
 	for name, c := range map[string]struct {
-		plant, undo stmt
+		plant, undo db.Stmt
 		where       string
 		everyOnly   bool
 	}{
 		"a balance":           {set(`balance = balance + 1`), set(`balance = balance - 1`), account, false},
 		"a base":              {set(`base = base + 1`), set(`base = base - 1`), "group", false},
 		"a balance with base": {set(`balance = balance + 1, base = base + 1`), set(`balance = balance - 1, base = base - 1`), account, true},
-		"a sponsor": {stmt{sql: `UPDATE account SET balance = balance - 1 WHERE id LIKE 'sponsor:%'`},
-			stmt{sql: `UPDATE account SET balance = balance + 1 WHERE id LIKE 'sponsor:%'`}, "currency", false},
-		"a campaign": {stmt{sql: `UPDATE campaign SET grants = grants + 1`},
-			stmt{sql: `UPDATE campaign SET grants = grants - 1`}, "campaign rain", false},
-		"a grant": {stmt{sql: `UPDATE grants SET amount = amount + 1 WHERE packet = 2`},
-			stmt{sql: `UPDATE grants SET amount = amount - 1 WHERE packet = 2`}, "campaign rain", true},
-		"a transfer": {stmt{sql: `UPDATE transfer SET amount = amount + 1 WHERE kind = 'grants'`},
-			stmt{sql: `UPDATE transfer SET amount = amount - 1 WHERE kind = 'grants'`}, "campaign rain", true},
+		"a sponsor": {db.Stmt{SQL: `UPDATE account SET balance = balance - 1 WHERE id LIKE 'sponsor:%'`},
+			db.Stmt{SQL: `UPDATE account SET balance = balance + 1 WHERE id LIKE 'sponsor:%'`}, "currency", false},
+		"a campaign": {db.Stmt{SQL: `UPDATE campaign SET grants = grants + 1`},
+			db.Stmt{SQL: `UPDATE campaign SET grants = grants - 1`}, "campaign rain", false},
+		"a grant": {db.Stmt{SQL: `UPDATE grants SET amount = amount + 1 WHERE packet = 2`},
+			db.Stmt{SQL: `UPDATE grants SET amount = amount - 1 WHERE packet = 2`}, "campaign rain", true},
+		"a transfer": {db.Stmt{SQL: `UPDATE transfer SET amount = amount + 1 WHERE kind = 'grants'`},
+			db.Stmt{SQL: `UPDATE transfer SET amount = amount - 1 WHERE kind = 'grants'`}, "campaign rain", true},
 	} {
 		f.tamper(t, c.plant)
 		list, err := f.ledger.CheckConservation(t.Context())
@@ -170,7 +172,7 @@ func testFoundAfterSeal(t *testing.T, f *fixture) {
 		f.tamper(t, c.undo)
 		f.conserves(t)
 	}
-	f.tamper(t, stmt{sql: `DELETE FROM account WHERE id = $1`, args: []any{account}})
+	f.tamper(t, db.Stmt{SQL: `DELETE FROM account WHERE id = $1`, Args: []any{account}})
 	list, err := f.ledger.CheckConservation(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, list)

@@ -3,9 +3,11 @@ package ledger
 import (
 	"context"
 	"fmt"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"sync/atomic"
 	"testing"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -87,7 +89,7 @@ func BenchmarkRedeliveredPostgres(b *testing.B) {
 func BenchmarkBarePostgres(b *testing.B) {
 	config := postgresConfig(b)
 	benchCampaign(b, open(b, config))
-	conn, err := pgx.Connect(b.Context(), config.DSN)
+	conn, err := pgx.Connect(b.Context(), config.dsn())
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, conn.Close(context.Background())) })
 	n := 0
@@ -112,7 +114,7 @@ func BenchmarkBarePostgres(b *testing.B) {
 func benchmarkSealed(b *testing.B, newConfig backend) {
 	l := open(b, newConfig(b))
 	run := func(sql string) {
-		require.NoError(b, l.write(b.Context(), func(context.Context, txn) ([]stmt, error) { return []stmt{{sql: sql}}, nil }))
+		require.NoError(b, l.write(b.Context(), func(context.Context, db.Txn) ([]db.Stmt, error) { return []db.Stmt{{SQL: sql}}, nil }))
 	}
 	run(`INSERT INTO account (id, kind, currency, balance, base) VALUES ('user:CNY:', 'user', 'CNY', 7, 7)`)
 	for accounts, letter := 1, 'a'; accounts < 1<<20; letter++ {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // ErrCampaignExists says that the ledger has a campaign with this id and another specification, plan hash or seed.
@@ -111,7 +112,7 @@ func (l *Ledger) CreateCampaign(ctx context.Context, c Campaign) (StoredCampaign
 		return StoredCampaign{}, err
 	}
 	var stored StoredCampaign
-	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		var found bool
 		var err error
 		if stored, found, err = campaignByID(c.Spec.ID).first(ctx, t); err != nil {
@@ -121,7 +122,7 @@ func (l *Ledger) CreateCampaign(ctx context.Context, c Campaign) (StoredCampaign
 			return nil, c.same(&stored)
 		}
 		now := time.Now().UnixMilli()
-		if err := t.run(ctx, c.insert(now)); err != nil {
+		if err := t.Run(ctx, c.insert(now)); err != nil {
 			return nil, err
 		}
 		if stored, found, err = campaignByID(c.Spec.ID).first(ctx, t); err != nil || !found {
@@ -143,23 +144,24 @@ func mustExist(found bool, id string) error {
 		"hand?", id)
 }
 
-// insert fails with errAgain if a concurrent call has created the campaign.
-func (c *Campaign) insert(now int64) stmt {
+// insert fails with db.ErrAgain if a concurrent call has created the campaign.
+func (c *Campaign) insert(now int64) db.Stmt {
 	s := &c.Spec
-	return stmt{sql: `INSERT INTO campaign (id, spec, plan_hash, seed, kind, currency, packets, funded, state, created_at)
+	return db.Stmt{SQL: `INSERT INTO campaign (id, spec, plan_hash, seed, kind, currency, packets, funded, state,
+			created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
-		args: []any{s.ID, string(c.Canonical), c.Hash, c.Seed[:], string(s.Kind), s.Currency, s.Packets,
+		Args: []any{s.ID, string(c.Canonical), c.Hash, c.Seed[:], string(s.Kind), s.Currency, s.Packets,
 			int64(s.Total), string(StateFunded), now}}
 }
 
 // fundPool returns the statements that move the campaign's total from the sponsor's account to the pool.
-func (l *Ledger) fundPool(s *hongbao.Campaign, now int64) []stmt {
-	post := l.dialect.addToAccount
+func (l *Ledger) fundPool(s *hongbao.Campaign, now int64) []db.Stmt {
+	post := l.dialect.AddToAccount
 	sponsor, pool := SponsorAccount(s.Sponsor, s.Currency), PoolAccount(s.ID)
-	return []stmt{
-		{sql: post, args: []any{pool, "pool", s.Currency, int64(s.Total)}},
-		{sql: post, args: []any{sponsor, "sponsor", s.Currency, -int64(s.Total)}},
-		{sql: insertTransfer, args: []any{
+	return []db.Stmt{
+		{SQL: post, Args: []any{pool, "pool", s.Currency, int64(s.Total)}},
+		{SQL: post, Args: []any{sponsor, "sponsor", s.Currency, -int64(s.Total)}},
+		{SQL: insertTransfer, Args: []any{
 			"funding:" + s.ID, "funding", s.ID, sponsor, pool, int64(s.Total), int64(0), int64(0), now}},
 	}
 }
@@ -183,7 +185,7 @@ func (c *Campaign) same(has *StoredCampaign) error {
 const campaignColumns = `spec, plan_hash, seed, state, funded, granted, refunded, packets, grants, created_at,
 	revealed_at, closing_at, loading_at`
 
-func scanCampaign(s scan) (StoredCampaign, error) {
+func scanCampaign(s db.Scan) (StoredCampaign, error) {
 	var c StoredCampaign
 	var spec, state string
 	var seed []byte
@@ -207,7 +209,7 @@ func campaignByID(id string) rowQuery[StoredCampaign] {
 }
 
 // mustRead reads a campaign within a transaction. If the ledger does not have it, the error is ErrNoCampaign.
-func mustRead(ctx context.Context, t txn, id string) (StoredCampaign, error) {
+func mustRead(ctx context.Context, t db.Txn, id string) (StoredCampaign, error) {
 	c, found, err := campaignByID(id).first(ctx, t)
 	if err == nil && !found {
 		err = hongbao.Errorf(hongbao.ClassPermanent, "%w; check the id", ErrNoCampaign)
@@ -218,9 +220,9 @@ func mustRead(ctx context.Context, t txn, id string) (StoredCampaign, error) {
 // lockCampaign locks the rows of a campaign and its pool, then reads the campaign. Like every settler it locks the
 // pool's row first, so no deadlock arises. The lock on the pool's row stops concurrent grants. The lock on the
 // campaign's row stops new credit requests to a remote.
-func lockCampaign(ctx context.Context, t txn, id string) (StoredCampaign, error) {
-	err := t.run(ctx, stmt{sql: `UPDATE account SET balance = balance - 0 WHERE id = $1`, args: []any{PoolAccount(id)}},
-		stmt{sql: `UPDATE campaign SET granted = granted WHERE id = $1`, args: []any{id}})
+func lockCampaign(ctx context.Context, t db.Txn, id string) (StoredCampaign, error) {
+	err := t.Run(ctx, db.Stmt{SQL: `UPDATE account SET balance = balance - 0 WHERE id = $1`, Args: []any{PoolAccount(id)}},
+		db.Stmt{SQL: `UPDATE campaign SET granted = granted WHERE id = $1`, Args: []any{id}})
 	if err != nil {
 		return StoredCampaign{}, err
 	}
@@ -236,7 +238,7 @@ func (l *Ledger) Campaign(ctx context.Context, id string) (StoredCampaign, bool,
 // seed, so a server that only answers users needs no right to the seeds.
 func (l *Ledger) CampaignState(ctx context.Context, id string) (currency string, state CampaignState, found bool, err error) {
 	_, found, err = rowQuery[struct{}]{"read the state of campaign " + id + " from the ledger",
-		`SELECT currency, state FROM campaign WHERE id = $1`, []any{id}, func(s scan) (none struct{}, err error) {
+		`SELECT currency, state FROM campaign WHERE id = $1`, []any{id}, func(s db.Scan) (none struct{}, err error) {
 			return none, s(&currency, &state)
 		}}.one(ctx, l)
 	return currency, state, found, err
@@ -253,7 +255,7 @@ type Unrefunded struct {
 func (l *Ledger) Unrefunded(ctx context.Context) ([]Unrefunded, error) {
 	list, err := rowQuery[Unrefunded]{"list the campaigns that are not refunded",
 		`SELECT spec FROM campaign WHERE state = $1 ORDER BY id`, []any{string(StateFunded)},
-		func(s scan) (u Unrefunded, err error) {
+		func(s db.Scan) (u Unrefunded, err error) {
 			var spec string
 			if err = s(&spec); err == nil {
 				var c hongbao.Campaign

@@ -3,8 +3,11 @@ package ledger
 import (
 	"context"
 	"fmt"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"testing"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
@@ -112,20 +115,20 @@ func testCampaigns(t *testing.T, f *fixture) {
 func testReopen(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 2)...)
-	f.tamper(t, stmt{sql: `DROP TABLE hongbao_schema`}, stmt{sql: `DROP TABLE console_session`},
-		stmt{sql: `DROP TABLE api_key`}, stmt{sql: `DROP TABLE journal`}, stmt{sql: `DROP TABLE idempotency`},
-		stmt{sql: `DROP TABLE quarantine`},
-		stmt{sql: `DROP TABLE seal`}, stmt{sql: `DROP TABLE refund_close`}, stmt{sql: `DROP TABLE refund`},
-		stmt{sql: `DROP TABLE generation`}, stmt{sql: `DROP TABLE archive`}, stmt{sql: `DROP TABLE archive_shard`},
-		stmt{sql: `DROP TABLE transfer`}, stmt{sql: `DROP TABLE grants`}, stmt{sql: `DROP TABLE account`},
-		stmt{sql: `DROP TABLE campaign`}, stmt{sql: `DROP TABLE credit`}, stmt{sql: `DROP TABLE credit_account`},
-		stmt{sql: `DROP TABLE credit_fund`},
-		stmt{sql: `DROP TABLE credit_funding`}, stmt{sql: `DROP TABLE code`},
-		stmt{sql: `DROP TABLE pending`}, stmt{sql: `DROP TABLE deployment`}, stmt{sql: `DROP TABLE shard`},
-		stmt{sql: `DROP TABLE disowned`}, stmt{sql: `DROP TABLE accepted_loss`}, stmt{sql: `DROP TABLE control`},
-		stmt{sql: `DROP TABLE owed`}, stmt{sql: `DROP TABLE acknowledged`}, stmt{sql: `DROP TABLE fence`},
-		stmt{sql: `DROP TABLE topic_base`},
-		stmt{sql: `DROP TABLE archive_copy`}, stmt{sql: `DROP TABLE seal_seqs`})
+	f.tamper(t, db.Stmt{SQL: `DROP TABLE hongbao_schema`}, db.Stmt{SQL: `DROP TABLE console_session`},
+		db.Stmt{SQL: `DROP TABLE api_key`}, db.Stmt{SQL: `DROP TABLE journal`}, db.Stmt{SQL: `DROP TABLE idempotency`},
+		db.Stmt{SQL: `DROP TABLE quarantine`},
+		db.Stmt{SQL: `DROP TABLE seal`}, db.Stmt{SQL: `DROP TABLE refund_close`}, db.Stmt{SQL: `DROP TABLE refund`},
+		db.Stmt{SQL: `DROP TABLE generation`}, db.Stmt{SQL: `DROP TABLE archive`}, db.Stmt{SQL: `DROP TABLE archive_shard`},
+		db.Stmt{SQL: `DROP TABLE transfer`}, db.Stmt{SQL: `DROP TABLE grants`}, db.Stmt{SQL: `DROP TABLE account`},
+		db.Stmt{SQL: `DROP TABLE campaign`}, db.Stmt{SQL: `DROP TABLE credit`}, db.Stmt{SQL: `DROP TABLE credit_account`},
+		db.Stmt{SQL: `DROP TABLE credit_fund`},
+		db.Stmt{SQL: `DROP TABLE credit_funding`}, db.Stmt{SQL: `DROP TABLE code`},
+		db.Stmt{SQL: `DROP TABLE pending`}, db.Stmt{SQL: `DROP TABLE deployment`}, db.Stmt{SQL: `DROP TABLE shard`},
+		db.Stmt{SQL: `DROP TABLE disowned`}, db.Stmt{SQL: `DROP TABLE accepted_loss`}, db.Stmt{SQL: `DROP TABLE control`},
+		db.Stmt{SQL: `DROP TABLE owed`}, db.Stmt{SQL: `DROP TABLE acknowledged`}, db.Stmt{SQL: `DROP TABLE fence`},
+		db.Stmt{SQL: `DROP TABLE topic_base`},
+		db.Stmt{SQL: `DROP TABLE archive_copy`}, db.Stmt{SQL: `DROP TABLE seal_seqs`})
 	var group errgroup.Group
 	for range 6 { // all calls find no tables, but only one migrates
 		group.Go(func() error {
@@ -142,9 +145,9 @@ func testReopen(t *testing.T, f *fixture) {
 
 // An older build works with a newer schema until a migration raises the lowest supported version.
 func testNewerSchema(t *testing.T, f *fixture) {
-	row := func(version, lowest int64) stmt {
-		return stmt{sql: `INSERT INTO hongbao_schema (version, name, sum, lowest, applied_at) VALUES ($1, '0099_future.sql', 'x', $2, 7)`,
-			args: []any{version, lowest}}
+	row := func(version, lowest int64) db.Stmt {
+		return db.Stmt{SQL: `INSERT INTO hongbao_schema (version, name, sum, lowest, applied_at) VALUES ($1, '0099_future.sql', 'x', $2, 7)`,
+			Args: []any{version, lowest}}
 	}
 	f.tamper(t, row(98, 1))
 	f.create(t, "rain", 2)
@@ -159,7 +162,7 @@ func testNewerSchema(t *testing.T, f *fixture) {
 	require.ErrorContains(t, err, "upgrade this program")
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	newerSchemaStopsWriting(t, f)
-	f.tamper(t, stmt{sql: `DELETE FROM hongbao_schema WHERE version = 99`})
+	f.tamper(t, db.Stmt{SQL: `DELETE FROM hongbao_schema WHERE version = 99`})
 	f.settles(t, grantsOf("rain", 1, 2)...)
 	f.holds(t, "rain", grantsOf("rain", 1, 2))
 }
@@ -169,7 +172,7 @@ func testNewerSchema(t *testing.T, f *fixture) {
 func newerSchemaStopsWriting(t *testing.T, f *fixture) {
 	refused := func(err error) {
 		t.Helper()
-		require.ErrorIs(t, err, ErrNewerSchema)
+		require.ErrorIs(t, err, db.ErrNewerSchema)
 		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 		require.True(t, hongbao.IsOutage(err), "no attempt is counted")
 	}
@@ -202,10 +205,10 @@ func newerSchemaStopsWriting(t *testing.T, f *fixture) {
 
 // Open never creates tables: new tables would look like a ledger in which no user was paid.
 func testNotInitialized(t *testing.T, f *fixture) {
-	f.tamper(t, stmt{sql: `UPDATE hongbao_schema SET applied_at = 0`})
+	f.tamper(t, db.Stmt{SQL: `UPDATE hongbao_schema SET applied_at = 0`})
 	_, err := Open(t.Context(), f.config)
 	require.ErrorContains(t, err, "it has version 0, this build needs version 13")
-	f.tamper(t, stmt{sql: `DROP TABLE hongbao_schema`})
+	f.tamper(t, db.Stmt{SQL: `DROP TABLE hongbao_schema`})
 	for range 2 { // a failed Open creates no tables, so the second call fails, too
 		_, err = Open(t.Context(), f.config)
 		require.ErrorIs(t, err, ErrNotInitialized)
@@ -215,7 +218,7 @@ func testNotInitialized(t *testing.T, f *fixture) {
 }
 
 func testOtherSchema(t *testing.T, f *fixture) {
-	f.tamper(t, stmt{sql: `UPDATE hongbao_schema SET sum = 'x'`})
+	f.tamper(t, db.Stmt{SQL: `UPDATE hongbao_schema SET sum = 'x'`})
 	_, err := Open(t.Context(), f.config)
 	require.ErrorContains(t, err, "belongs to another build")
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
@@ -226,17 +229,17 @@ func testOtherSchema(t *testing.T, f *fixture) {
 func testUnreleasedTables(t *testing.T, f *fixture) {
 	numbers := func() (version, lowest int64) {
 		_, _, err := rowQuery[int]{"ask", `SELECT MAX(version), MAX(lowest) FROM hongbao_schema`, nil,
-			func(s scan) (int, error) { return 0, s(&version, &lowest) }}.one(t.Context(), f.ledger)
+			func(s db.Scan) (int, error) { return 0, s(&version, &lowest) }}.one(t.Context(), f.ledger)
 		require.NoError(t, err)
 		return version, lowest
 	}
 	version, lowest := numbers()
 	require.EqualValues(t, 13, version)
 	require.EqualValues(t, 12, lowest)
-	f.tamper(t, stmt{sql: `DELETE FROM hongbao_schema`}, stmt{sql: `DROP TABLE seal_seqs`})
+	f.tamper(t, db.Stmt{SQL: `DELETE FROM hongbao_schema`}, db.Stmt{SQL: `DROP TABLE seal_seqs`})
 	for i, name := range []string{"0001_ledger.sql", "0002_access.sql", "0003_closes.sql"} {
-		f.tamper(t, stmt{sql: `INSERT INTO hongbao_schema (version, name, sum, lowest, applied_at) VALUES ($1, $2, 'x', 1, 7)`,
-			args: []any{int64(i + 1), name}})
+		f.tamper(t, db.Stmt{SQL: `INSERT INTO hongbao_schema (version, name, sum, lowest, applied_at) VALUES ($1, $2, 'x', 1, 7)`,
+			Args: []any{int64(i + 1), name}})
 	}
 	_, migrated := Migrate(t.Context(), f.config)
 	_, opened := Open(t.Context(), f.config)
@@ -249,22 +252,21 @@ func testUnreleasedTables(t *testing.T, f *fixture) {
 	version, lowest = numbers()
 	require.EqualValues(t, 3, version)
 	require.EqualValues(t, 1, lowest)
-	f.tamper(t, stmt{sql: `CREATE TABLE seal_seqs (campaign varchar(9))`}) // fails if Migrate has made the table
+	f.tamper(t, db.Stmt{SQL: `CREATE TABLE seal_seqs (campaign varchar(9))`}) // fails if Migrate has made the table
 }
 
 func testFailedMigration(t *testing.T, f *fixture) {
-	steps, err := loadMigrations(migrationFiles, f.ledger.dialect.migrations)
-	require.NoError(t, err)
-	applied := newest(steps)
-	steps = append(steps, migration{version: applied + 1, name: "bad", sum: "x",
-		lowest: applied, script: "CREATE TABLE half (id bigint);\nCREATE TABLE half (id bigint);\n"})
-	_, err = f.ledger.apply(t.Context(), steps)
+	steps := f.ledger.dialect.Migrations
+	applied := db.Newest(steps)
+	steps = append(steps, db.Step{Version: applied + 1, Name: "bad", Sum: "x",
+		Lowest: applied, Script: "CREATE TABLE half (id bigint);\nCREATE TABLE half (id bigint);\n"})
+	_, err := f.ledger.apply(t.Context(), steps)
 	require.Error(t, err)
-	if f.config.Driver == MySQL { // MySQL keeps the half-done step to resume it later
-		f.tamper(t, stmt{sql: `DROP TABLE half`},
-			stmt{sql: `DELETE FROM hongbao_schema WHERE name = 'bad' AND applied_at = 0`})
+	if f.config.kind() == mysql.Name { // MySQL keeps the half-done step to resume it later
+		f.tamper(t, db.Stmt{SQL: `DROP TABLE half`},
+			db.Stmt{SQL: `DELETE FROM hongbao_schema WHERE name = 'bad' AND applied_at = 0`})
 	}
-	f.tamper(t, stmt{sql: `CREATE TABLE half (id bigint)`}) // succeeds only if the failed migration left no table
+	f.tamper(t, db.Stmt{SQL: `CREATE TABLE half (id bigint)`}) // succeeds only if the failed migration left no table
 	_, err = Open(t.Context(), f.config)
 	require.NoError(t, err)
 }

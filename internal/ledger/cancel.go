@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // ErrLoadingBegun says that a campaign can't be cancelled, because its packets may be in Redis. Errors that wrap it are
@@ -24,7 +25,7 @@ func LoadingBegun(campaign string) error {
 // BeginLoad records that a campaign's packets may be in Redis from now on, so the campaign can't be cancelled any more.
 // For a campaign that is refunded or cancelled it returns an error of ClassPermanent. A repeated call changes nothing.
 func (l *Ledger) BeginLoad(ctx context.Context, campaign string) error {
-	return l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	return l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		c, err := lockCampaign(ctx, t, campaign)
 		switch {
 		case err != nil:
@@ -35,8 +36,8 @@ func (l *Ledger) BeginLoad(ctx context.Context, campaign string) error {
 		case !c.Loading.IsZero():
 			return nil, nil
 		}
-		return []stmt{{sql: `UPDATE campaign SET loading_at = $2 WHERE id = $1`,
-			args: []any{campaign, time.Now().UnixMilli()}}}, nil
+		return []db.Stmt{{SQL: `UPDATE campaign SET loading_at = $2 WHERE id = $1`,
+			Args: []any{campaign, time.Now().UnixMilli()}}}, nil
 	})
 }
 
@@ -44,7 +45,7 @@ func (l *Ledger) BeginLoad(ctx context.Context, campaign string) error {
 // loaded any more. shards are the shards of the campaign's places, in order. If loading has begun, the error is
 // ErrLoadingBegun. A repeated call returns the existing refund and moves no money.
 func (l *Ledger) Cancel(ctx context.Context, campaign string, shards []int) (refund payment.Refund, err error) {
-	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	err = l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		c, err := lockCampaign(ctx, t, campaign)
 		if err != nil {
 			return nil, fmt.Errorf("cancel campaign %s: %w", campaign, err)

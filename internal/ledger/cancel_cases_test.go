@@ -3,9 +3,11 @@ package ledger
 import (
 	"context"
 	"fmt"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"testing"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -43,7 +45,7 @@ func testCancel(t *testing.T, f *fixture) {
 	}
 	require.Equal(t, fundedFor(10), f.balance(t, PoolAccount("snow")))
 
-	f.tamper(t, stmt{sql: `UPDATE campaign SET state = 'refunded', refunded = funded WHERE id = 'snow'`})
+	f.tamper(t, db.Stmt{SQL: `UPDATE campaign SET state = 'refunded', refunded = funded WHERE id = 'snow'`})
 	_, err = f.ledger.Cancel(t.Context(), "snow", []int{3})
 	require.ErrorContains(t, err, "is refunded already")
 	require.NotErrorIs(t, err, ErrLoadingBegun)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // codeChunk is how many codes one transaction stores.
@@ -41,7 +42,7 @@ func (l *Ledger) AddCodes(
 // addCodes stores the next chunk and returns the number of packets that then have a code.
 func (l *Ledger) addCodes(ctx context.Context, campaign string, packets int64, draw func(int64, int) ([]string,
 	error)) (stored int64, err error) {
-	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	err = l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		if stored, err = lastCode(ctx, t, campaign); err != nil || stored >= packets {
 			return nil, err
 		}
@@ -60,25 +61,22 @@ func (l *Ledger) addCodes(ctx context.Context, campaign string, packets int64, d
 				return nil, hongbao.Errorf(hongbao.ClassPermanent, "the code of packet %d: %w", numbers[i], err)
 			}
 		}
-		packed, err := l.dialect.pack(campaigns, numbers, codes)
-		if err != nil {
-			return nil, err
-		}
-		if err := t.run(ctx, stmt{sql: l.dialect.insertCodes, args: packed}); err != nil {
+		insert := db.Stmt{SQL: l.dialect.InsertCodes, Args: []any{db.Table{campaigns, numbers, codes}}}
+		if err := t.Run(ctx, insert); err != nil {
 			return nil, err
 		}
 		stored += n
 		return nil, nil
 	})
-	if errors.Is(err, errAgain) { // MySQL's own error text contains the code
+	if errors.Is(err, db.ErrAgain) { // MySQL's own error text contains the code
 		err = hongbao.Outagef(hongbao.ClassTransient, "%w: at each try a code was already taken, or another process was "+
-			"faster", errAgain)
+			"faster", db.ErrAgain)
 	}
 	return stored, err
 }
 
 // lastCode returns the number of the last packet that has a code. All packets before it have codes, too.
-func lastCode(ctx context.Context, t txn, campaign string) (last int64, err error) {
+func lastCode(ctx context.Context, t db.Txn, campaign string) (last int64, err error) {
 	last, _, err = rowQuery[int64]{sql: `SELECT COALESCE(MAX(packet), 0) FROM code WHERE campaign = $1`,
 		args: []any{campaign}, row: number}.first(ctx, t)
 	return last, err
@@ -86,7 +84,7 @@ func lastCode(ctx context.Context, t txn, campaign string) (last int64, err erro
 
 // CodesStored returns how many packets of a campaign have a code.
 func (l *Ledger) CodesStored(ctx context.Context, campaign string) (int64, error) {
-	return snapshot(ctx, l, "count the codes of campaign "+campaign, func(ctx context.Context, t txn) (int64, error) {
+	return snapshot(ctx, l, "count the codes of campaign "+campaign, func(ctx context.Context, t db.Txn) (int64, error) {
 		return lastCode(ctx, t, campaign)
 	})
 }
@@ -96,7 +94,7 @@ type packetCode struct {
 	code   string
 }
 
-func scanCode(s scan) (c packetCode, err error) {
+func scanCode(s db.Scan) (c packetCode, err error) {
 	err = s(&c.packet, &c.code)
 	return c, err
 }
@@ -124,12 +122,8 @@ func (l *Ledger) CodesOf(ctx context.Context, campaign string, packets []int64) 
 	for i := range campaigns {
 		campaigns[i] = campaign
 	}
-	packed, err := l.dialect.pack(campaigns, packets)
-	if err != nil {
-		return nil, err
-	}
 	list, err := rowQuery[packetCode]{fmt.Sprintf("read %d codes of campaign %s", len(packets), campaign),
-		l.dialect.readCodes, packed, scanCode}.all(ctx, l)
+		l.dialect.ReadCodes, []any{db.Table{campaigns, packets}}, scanCode}.all(ctx, l)
 	if err != nil {
 		return nil, err
 	}

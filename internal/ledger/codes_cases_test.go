@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // codesFrom returns code A1 for packet 1, and so on.
@@ -146,7 +147,7 @@ func testCodesInvalid(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.Zero(t, stored)
 	require.NoError(t, f.ledger.AddCodes(t.Context(), "rain", codesFrom, nil))
-	f.tamper(t, stmt{sql: `DELETE FROM code WHERE packet = 1`})
+	f.tamper(t, db.Stmt{SQL: `DELETE FROM code WHERE packet = 1`})
 	_, err = f.ledger.Codes(t.Context(), "rain", 0, 10)
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }

@@ -2,10 +2,14 @@ package ledger
 
 import (
 	"context"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -15,12 +19,12 @@ import (
 
 // tap is a store that calls beforeCommit when a transaction is about to run its last statements.
 type tap struct {
-	store
+	db.Store
 	beforeCommit func(ctx context.Context)
 }
 
-func (s *tap) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
-	return s.store.write(ctx, func(t txn) ([]stmt, error) {
+func (s *tap) Write(ctx context.Context, fn func(db.Txn) ([]db.Stmt, error)) error {
+	return s.Store.Write(ctx, func(t db.Txn) ([]db.Stmt, error) {
 		last, err := fn(t)
 		s.beforeCommit(ctx)
 		return last, err
@@ -63,27 +67,27 @@ func testOverlapping(t *testing.T, f *fixture) {
 func testDeadlock(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.create(t, "snow", 10)
-	move := func(id string) stmt {
-		return stmt{sql: `UPDATE campaign SET granted = granted + 1 WHERE id = $1`, args: []any{id}}
+	move := func(id string) db.Stmt {
+		return db.Stmt{SQL: `UPDATE campaign SET granted = granted + 1 WHERE id = $1`, Args: []any{id}}
 	}
 	// SQLite needs no pause, since it never runs two write transactions at once.
-	pause := map[Driver]string{PostgreSQL: `SELECT pg_sleep(0.001)`, MySQL: `DO SLEEP(0.001)`}[f.config.Driver]
+	pause := map[string]string{postgres.Name: `SELECT pg_sleep(0.001)`, mysql.Name: `DO SLEEP(0.001)`}[f.config.kind()]
 	var tries atomic.Int64
 	met := make(chan struct{}, 2)
 	cross := func(first, second string) error {
-		return f.ledger.write(context.Background(), func(ctx context.Context, x txn) ([]stmt, error) {
-			if err := x.run(ctx, move(first)); err != nil {
+		return f.ledger.write(context.Background(), func(ctx context.Context, x db.Txn) ([]db.Stmt, error) {
+			if err := x.Run(ctx, move(first)); err != nil {
 				return nil, err
 			}
 			if tries.Add(1) <= 2 && pause != "" {
 				met <- struct{}{}
 				for len(met) < 2 {
-					if err := x.run(ctx, stmt{sql: pause}); err != nil {
+					if err := x.Run(ctx, db.Stmt{SQL: pause}); err != nil {
 						return nil, err
 					}
 				}
 			}
-			return []stmt{move(second)}, nil
+			return []db.Stmt{move(second)}, nil
 		})
 	}
 	var group errgroup.Group
@@ -105,7 +109,7 @@ func testCancelled(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	ctx, cancel := context.WithCancel(t.Context())
 	inner := f.ledger.store
-	f.ledger.store = &tap{store: inner, beforeCommit: func(context.Context) { cancel() }}
+	f.ledger.store = &tap{Store: inner, beforeCommit: func(context.Context) { cancel() }}
 	errs := f.Handle(ctx, testkit.Batch(grantsOf("rain", 1, 5)))
 	require.Len(t, errs, 5)
 	require.ErrorIs(t, errs[0], context.Canceled)

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // Difference is a place where two parts of the ledger disagree.
@@ -53,7 +55,7 @@ func (l *Ledger) CheckEveryAccount(ctx context.Context) ([]Difference, error) {
 func (l *Ledger) check(ctx context.Context, seals bool) ([]Difference, error) {
 	b := &book{groups: make([]int64, userGroups), currencies: make(map[string]*currencyBook), seals: seals,
 		ledger: l}
-	err := l.readPages(ctx, func(ctx context.Context, t txn) error {
+	err := l.readPages(ctx, func(ctx context.Context, t db.Txn) error {
 		if err := b.read(ctx, t); err != nil {
 			return err
 		}
@@ -141,7 +143,7 @@ func (b *book) equal(where, what string, want, got int64) {
 }
 
 // read adds up the campaigns, the accounts and the payments from the reserve.
-func (b *book) read(ctx context.Context, t txn) error {
+func (b *book) read(ctx context.Context, t db.Txn) error {
 	page := func(after string) ([]Totals, error) { return totalsAfter(after).in(ctx, t) }
 	if err := eachTotals(page, func(c *Totals) error { return b.campaign(ctx, t, c) }); err != nil {
 		return err
@@ -153,7 +155,7 @@ func (b *book) read(ctx context.Context, t txn) error {
 }
 
 // campaign compares the counters of one campaign with its grants and with the debits of its pool.
-func (b *book) campaign(ctx context.Context, t txn, c *Totals) error {
+func (b *book) campaign(ctx context.Context, t db.Txn, c *Totals) error {
 	switch {
 	case c.Sealed && b.suspects == nil && (b.seals || c.Archived):
 		return b.sealed(ctx, t, c)
@@ -173,7 +175,7 @@ func (b *book) campaign(ctx context.Context, t txn, c *Totals) error {
 }
 
 // grants adds up the campaign's grants after a packet.
-func (b *book) grants(ctx context.Context, t txn, c *Totals, after int64) (grants, amount int64, err error) {
+func (b *book) grants(ctx context.Context, t db.Txn, c *Totals, after int64) (grants, amount int64, err error) {
 	err = eachPaid(ctx, t, c.Campaign, after, func(g *paidGrant) error {
 		grants, amount = grants+1, amount+int64(g.amount)
 		if g.amount > 0 {
@@ -186,10 +188,10 @@ func (b *book) grants(ctx context.Context, t txn, c *Totals, after int64) (grant
 
 // sealed compares the counters of a sealed campaign with its seal. Unless seals are ignored, it does not read the
 // debits, since Seal has compared them with the grants.
-func (b *book) sealed(ctx context.Context, t txn, c *Totals) error {
+func (b *book) sealed(ctx context.Context, t db.Txn, c *Totals) error {
 	var grants, amount, based int64
-	err := t.query(ctx, `SELECT grants, amount, based FROM seal WHERE campaign = $1 LIMIT 1`, []any{c.Campaign},
-		func(s scan) error { return s(&grants, &amount, &based) })
+	err := t.Query(ctx, `SELECT grants, amount, based FROM seal WHERE campaign = $1 LIMIT 1`, []any{c.Campaign},
+		func(s db.Scan) error { return s(&grants, &amount, &based) })
 	if err != nil {
 		return err
 	}
@@ -214,10 +216,10 @@ func (b *book) sealed(ctx context.Context, t txn, c *Totals) error {
 }
 
 // sealGroups calls fn for each group of users, with the amount that a sealed campaign paid to it.
-func sealGroups(ctx context.Context, t txn, campaign string, fn func(group, amount int64)) error {
+func sealGroups(ctx context.Context, t db.Txn, campaign string, fn func(group, amount int64)) error {
 	var users []byte
-	err := t.query(ctx, `SELECT users FROM seal WHERE campaign = $1 LIMIT 1`, []any{campaign},
-		func(s scan) error { return s(&users) })
+	err := t.Query(ctx, `SELECT users FROM seal WHERE campaign = $1 LIMIT 1`, []any{campaign},
+		func(s db.Scan) error { return s(&users) })
 	if err != nil {
 		return err
 	}
@@ -225,7 +227,7 @@ func sealGroups(ctx context.Context, t txn, campaign string, fn func(group, amou
 }
 
 // archivedGroups adds what an archived campaign paid to the groups that differ.
-func (b *book) archivedGroups(ctx context.Context, t txn, campaign string) error {
+func (b *book) archivedGroups(ctx context.Context, t db.Txn, campaign string) error {
 	return sealGroups(ctx, t, campaign, func(group, amount int64) {
 		if b.groups[group] != 0 {
 			b.archived[group] += amount
@@ -247,10 +249,10 @@ func (b *book) counts(c *Totals, grants, amount, debits, debited int64) {
 }
 
 // sumDebits adds up the transfers out of a campaign's pool to users.
-func sumDebits(ctx context.Context, t txn, campaign string) (amount, grants int64, err error) {
+func sumDebits(ctx context.Context, t db.Txn, campaign string) (amount, grants int64, err error) {
 	after := ""
 	err = eachPage(ctx, t, `SELECT id, kind, amount, grants FROM transfer WHERE campaign = $1 AND id > $2
-		ORDER BY id LIMIT $3`, func() []any { return []any{campaign, after} }, func(s scan) error {
+		ORDER BY id LIMIT $3`, func() []any { return []any{campaign, after} }, func(s db.Scan) error {
 		var kind string
 		var money, covers int64
 		if err := s(&after, &kind, &money, &covers); err != nil {
@@ -266,20 +268,20 @@ func sumDebits(ctx context.Context, t txn, campaign string) (amount, grants int6
 
 // accounts adds up the balances. Unless bases are ignored, it adds up only the parts of the balances above the bases;
 // only an account with money or a base has such a part.
-func (b *book) accounts(ctx context.Context, t txn) error {
+func (b *book) accounts(ctx context.Context, t db.Txn) error {
 	if b.seals && b.suspects == nil {
 		return b.addChangedAccounts(ctx, t)
 	}
 	after := ""
 	return eachPage(ctx, t, `SELECT id, kind, currency, balance FROM account WHERE id > $1 ORDER BY id LIMIT $2`,
-		func() []any { return []any{after} }, func(s scan) (err error) {
+		func() []any { return []any{after} }, func(s db.Scan) (err error) {
 			after, err = b.account(s)
 			return err
 		})
 }
 
 // account adds a row of table account, and returns its id.
-func (b *book) account(s scan) (id string, err error) {
+func (b *book) account(s db.Scan) (id string, err error) {
 	var kind, currency string
 	var balance int64
 	if err := s(&id, &kind, &currency, &balance); err != nil {
@@ -319,7 +321,7 @@ func (b *book) compareCurrencies() {
 
 // compareUsers names the users whose balance differs from what they were paid. It reads everything again only if a
 // group differs.
-func (b *book) compareUsers(ctx context.Context, t txn) error {
+func (b *book) compareUsers(ctx context.Context, t db.Txn) error {
 	if !slices.ContainsFunc(b.groups, func(n int64) bool { return n != 0 }) {
 		return nil
 	}

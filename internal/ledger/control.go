@@ -7,19 +7,20 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // KeepControls stores decisions to pause, resume or limit a campaign or a sink. It ignores a decision whose rev is not
 // higher than the stored one, so decisions may arrive out of order or twice.
 func (l *Ledger) KeepControls(ctx context.Context, list ...stream.Control) error {
-	err := l.write(ctx, func(context.Context, txn) ([]stmt, error) {
-		stmts := make([]stmt, 0, 2*len(list))
+	err := l.write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) {
+		stmts := make([]db.Stmt, 0, 2*len(list))
 		for i := range list {
 			c := &list[i]
 			args := []any{string(c.Kind), c.Sink, c.Campaign, c.Value, words(c.By), words(c.Why), milli(c.At), c.Rev}
-			stmts = append(stmts, stmt{sql: l.dialect.insertControl, args: args},
-				stmt{sql: `UPDATE control SET setting = $4, decided_by = $5, why = $6, decided_at = $7, rev = $8
-					WHERE kind = $1 AND sink = $2 AND campaign = $3 AND rev < $8`, args: args})
+			stmts = append(stmts, db.Stmt{SQL: l.dialect.InsertControl, Args: args},
+				db.Stmt{SQL: `UPDATE control SET setting = $4, decided_by = $5, why = $6, decided_at = $7, rev = $8
+					WHERE kind = $1 AND sink = $2 AND campaign = $3 AND rev < $8`, Args: args})
 		}
 		return stmts, nil
 	})
@@ -55,7 +56,7 @@ func (l *Ledger) CampaignPause(ctx context.Context, campaign string) (*stream.Co
 	return &c, nil
 }
 
-func scanControl(s scan) (c stream.Control, err error) {
+func scanControl(s db.Scan) (c stream.Control, err error) {
 	var kind string
 	var at int64
 	err = s(&kind, &c.Sink, &c.Campaign, &c.Value, &c.By, &c.Why, &at, &c.Rev)

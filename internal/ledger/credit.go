@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // MaxCredits is how many credits one call may book.
@@ -49,7 +50,7 @@ func (l *Ledger) Credit(ctx context.Context, credits []payment.Credit) ([]paymen
 
 // refused reports whether a transaction failed because an account or a fund can't take one of its credits.
 func refused(err error) bool {
-	return errors.Is(err, errOverdraw) || errors.Is(err, payment.ErrFundExhausted)
+	return errors.Is(err, db.ErrOverdraw) || errors.Is(err, payment.ErrFundExhausted)
 }
 
 // bookEach books credits in a transaction each, after one of them was too much for its account or its fund.
@@ -67,7 +68,7 @@ func (l *Ledger) bookEach(ctx context.Context, credits []*payment.Credited) erro
 		switch {
 		case errors.Is(err, payment.ErrFundExhausted):
 			short[fundOf(c)], a.Err = c.Amount, exhausted(c)
-		case errors.Is(err, errOverdraw):
+		case errors.Is(err, db.ErrOverdraw):
 			a.Err = hongbao.Errorf(hongbao.ClassPermanent, "the balance of account %s would be above %d", c.Account,
 				hongbao.MaxAmount)
 		case err != nil: // err is about this credit; earlier credits of the call may be booked
@@ -81,7 +82,7 @@ func (l *Ledger) bookEach(ctx context.Context, credits []*payment.Credited) erro
 // bookedBefore handles a credit that its fund does not cover: a repeat still gets its result, and a used key or
 // reference is still a Conflict.
 func (l *Ledger) bookedBefore(ctx context.Context, a *payment.Credited) error {
-	return l.readDurably(ctx, func(ctx context.Context, t txn) error {
+	return l.readDurably(ctx, func(ctx context.Context, t db.Txn) error {
 		a.Err, a.Repeated = nil, false
 		if err := recall(ctx, t, a); err != nil || a.Repeated {
 			return err
@@ -130,7 +131,7 @@ func (l *Ledger) bookAll(ctx context.Context, credits []*payment.Credited) error
 		return nil
 	}
 	insert := insertCredits
-	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		for _, a := range credits {
 			a.Err, a.Repeated, a.Credit.Created = nil, false, now
@@ -148,23 +149,23 @@ func (l *Ledger) bookAll(ctx context.Context, credits []*payment.Credited) error
 	return nil
 }
 
-// insertCredits assumes that all credits are new. If one exists, it fails with errAgain.
-func insertCredits(ctx context.Context, t txn, credits []*payment.Credited) (fresh []*payment.Credited, err error) {
-	inserts := make([]stmt, len(credits))
+// insertCredits assumes that all credits are new. If one exists, it fails with db.ErrAgain.
+func insertCredits(ctx context.Context, t db.Txn, credits []*payment.Credited) (fresh []*payment.Credited, err error) {
+	inserts := make([]db.Stmt, len(credits))
 	for i, a := range credits {
 		c := &a.Credit
-		inserts[i] = stmt{
-			sql: `INSERT INTO credit (` + creditColumns + `, payload_hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-			args: []any{c.Client, c.Reference, c.Key, c.Account, c.Currency, int64(c.Amount), c.Created.UnixMilli(),
+		inserts[i] = db.Stmt{
+			SQL: `INSERT INTO credit (` + creditColumns + `, payload_hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+			Args: []any{c.Client, c.Reference, c.Key, c.Account, c.Currency, int64(c.Amount), c.Created.UnixMilli(),
 				payloadHash(c)},
 		}
 	}
-	return credits, t.run(ctx, inserts...)
+	return credits, t.Run(ctx, inserts...)
 }
 
 // insertUnknown inserts the credits that do not exist, and sets the results of the others. It inserts one by one, since
 // a call may contain a credit twice.
-func insertUnknown(ctx context.Context, t txn, credits []*payment.Credited) (fresh []*payment.Credited, err error) {
+func insertUnknown(ctx context.Context, t db.Txn, credits []*payment.Credited) (fresh []*payment.Credited, err error) {
 	for i, a := range credits {
 		err := recall(ctx, t, a)
 		if err == nil && a.Err == nil && !a.Repeated {
@@ -179,10 +180,10 @@ func insertUnknown(ctx context.Context, t txn, credits []*payment.Credited) (fre
 }
 
 // recall looks for a stored credit with the same key or reference, and sets the result from it.
-func recall(ctx context.Context, t txn, a *payment.Credited) error {
-	return t.query(ctx, `SELECT `+creditColumns+`, payload_hash FROM credit
+func recall(ctx context.Context, t db.Txn, a *payment.Credited) error {
+	return t.Query(ctx, `SELECT `+creditColumns+`, payload_hash FROM credit
 			WHERE client = $1 AND idempotency_key = $2 OR client = $1 AND reference = $3`,
-		[]any{a.Credit.Client, a.Credit.Key, a.Credit.Reference}, func(s scan) error {
+		[]any{a.Credit.Client, a.Credit.Key, a.Credit.Reference}, func(s db.Scan) error {
 			a.Repeated = true
 			var hash string
 			has, err := scanCredit(s, &hash)
@@ -198,7 +199,7 @@ func recall(ctx context.Context, t txn, a *payment.Credited) error {
 		})
 }
 
-func scanCredit(s scan, more ...any) (payment.Credit, error) {
+func scanCredit(s db.Scan, more ...any) (payment.Credit, error) {
 	var c payment.Credit
 	var at int64
 	err := s(append([]any{&c.Client, &c.Reference, &c.Key, &c.Account, &c.Currency, &c.Amount, &at}, more...)...)
@@ -209,7 +210,7 @@ func scanCredit(s scan, more ...any) (payment.Credit, error) {
 // postCredits moves the money of newly inserted credits. It updates the accounts first; the lock on an account's row
 // makes the credits' line numbers consecutive. It debits the funds last, because all transactions of a client compete
 // for the fund's row.
-func (l *Ledger) postCredits(ctx context.Context, t txn, fresh []*payment.Credited) error {
+func (l *Ledger) postCredits(ctx context.Context, t db.Txn, fresh []*payment.Credited) error {
 	if len(fresh) == 0 {
 		return nil
 	}
@@ -217,22 +218,22 @@ func (l *Ledger) postCredits(ctx context.Context, t txn, fresh []*payment.Credit
 	if err != nil {
 		return err
 	}
-	if err := t.run(ctx, stmts...); err != nil {
+	if err := t.Run(ctx, stmts...); err != nil {
 		return err
 	}
 	sums, err := sumUp(fresh, fundOf)
 	if err != nil {
 		return err
 	}
-	debits, covered := make([]stmt, len(sums)), make([]int64, len(sums))
+	debits, covered := make([]db.Stmt, len(sums)), make([]int64, len(sums))
 	for i, s := range sums {
-		debits[i] = stmt{
-			sql: `UPDATE credit_fund SET credited = credited + $3, credits = credits + $4
+		debits[i] = db.Stmt{
+			SQL: `UPDATE credit_fund SET credited = credited + $3, credits = credits + $4
 				WHERE client = $1 AND currency = $2 AND credited + $3 <= funded`,
-			args: []any{s.key.owner, s.key.currency, int64(s.amount), int64(len(s.credits))}, changed: &covered[i],
+			Args: []any{s.key.owner, s.key.currency, int64(s.amount), int64(len(s.credits))}, Changed: &covered[i],
 		}
 	}
-	if err := t.run(ctx, debits...); err != nil {
+	if err := t.Run(ctx, debits...); err != nil {
 		return err
 	}
 	if i := slices.Index(covered, 0); i >= 0 {
@@ -243,22 +244,22 @@ func (l *Ledger) postCredits(ctx context.Context, t txn, fresh []*payment.Credit
 
 // toAccounts returns the statements that add to the balances, one for each account, followed by the statements that
 // number the credits.
-func (l *Ledger) toAccounts(fresh []*payment.Credited) ([]stmt, error) {
+func (l *Ledger) toAccounts(fresh []*payment.Credited) ([]db.Stmt, error) {
 	sums, err := sumUp(fresh, func(c *payment.Credit) creditSide { return creditSide{c.Account, c.Currency} })
 	if err != nil {
 		return nil, err
 	}
-	var stmts, lines []stmt
+	var stmts, lines []db.Stmt
 	for _, s := range sums {
-		stmts = append(stmts, stmt{
-			sql:  l.dialect.addToCreditAccount,
-			args: []any{s.key.owner, s.key.currency, int64(s.amount), int64(len(s.credits))},
+		stmts = append(stmts, db.Stmt{
+			SQL:  l.dialect.AddToCreditAccount,
+			Args: []any{s.key.owner, s.key.currency, int64(s.amount), int64(len(s.credits))},
 		})
 		for i, a := range s.credits {
-			lines = append(lines, stmt{
-				sql: `UPDATE credit SET line_no = (SELECT credits FROM credit_account WHERE id = $3 AND currency = $4) - $5
+			lines = append(lines, db.Stmt{
+				SQL: `UPDATE credit SET line_no = (SELECT credits FROM credit_account WHERE id = $3 AND currency = $4) - $5
 					WHERE client = $1 AND reference = $2`,
-				args: []any{a.Credit.Client, a.Credit.Reference, s.key.owner, s.key.currency, int64(len(s.credits) - 1 - i)},
+				Args: []any{a.Credit.Client, a.Credit.Reference, s.key.owner, s.key.currency, int64(len(s.credits) - 1 - i)},
 			})
 		}
 	}
@@ -289,7 +290,7 @@ func sumUp(fresh []*payment.Credited, keyOf func(*payment.Credit) creditSide) ([
 		}
 		if s.amount += a.Credit.Amount; s.amount > hongbao.MaxAmount {
 			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: the credits of one account or fund sum to more than %d",
-				errOverdraw, hongbao.MaxAmount)
+				db.ErrOverdraw, hongbao.MaxAmount)
 		}
 		s.credits = append(s.credits, a)
 	}

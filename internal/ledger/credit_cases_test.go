@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // funded returns the test case with clients c1 and c2 funded to the maximum first.
@@ -132,15 +133,15 @@ func testCreditTooMuch(t *testing.T, f *fixture) {
 
 // downStore lets the first writes through. Later writes fail before anything is sent.
 type downStore struct {
-	store
+	db.Store
 	after int
 }
 
-func (s *downStore) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
+func (s *downStore) Write(ctx context.Context, fn func(db.Txn) ([]db.Stmt, error)) error {
 	if s.after--; s.after < 0 {
 		return hongbao.Outagef(hongbao.ClassTransient, "the database is down")
 	}
-	return s.store.write(ctx, fn)
+	return s.Store.Write(ctx, fn)
 }
 
 // testCreditDown loses the database while credits are booked one by one. Some credits are booked, so the error must be

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // CheckCredits compares every account with its credits, and every fund with its fundings and its client's credits. It
@@ -13,7 +15,7 @@ import (
 // does not grow with their number, and Config.Timeout bounds each page.
 func (l *Ledger) CheckCredits(ctx context.Context) ([]Difference, error) {
 	var list []Difference
-	err := l.readPages(ctx, func(ctx context.Context, t txn) (err error) {
+	err := l.readPages(ctx, func(ctx context.Context, t db.Txn) (err error) {
 		funds := map[creditSide]*fundSums{}
 		if list, err = checkAccounts(ctx, t, funds); err != nil {
 			return err
@@ -52,7 +54,7 @@ type creditLine struct {
 
 // creditLines reads the numbered credits, ordered by account, currency and line number. Each part of the UNION is a
 // range scan of the index. A credit without a number is left out, so that its account and its fund show a difference.
-func creditLines(ctx context.Context, t txn) *cursor[creditLine] {
+func creditLines(ctx context.Context, t db.Txn) *cursor[creditLine] {
 	const columns = `SELECT client, account, currency, line_no, amount FROM `
 	const sql = columns + `(` + columns + `credit WHERE account = $1 AND currency = $2 AND line_no > $3
 			ORDER BY line_no LIMIT $4) AS same_statement
@@ -63,7 +65,7 @@ func creditLines(ctx context.Context, t txn) *cursor[creditLine] {
 		ORDER BY account, currency, line_no LIMIT $4`
 	return &cursor[creditLine]{page: func(after creditLine) ([]creditLine, error) {
 		return rowQuery[creditLine]{sql: sql, args: []any{after.side.owner, after.side.currency, after.line, int64(sumRows)},
-			row: func(s scan) (c creditLine, err error) {
+			row: func(s db.Scan) (c creditLine, err error) {
 				err = s(&c.client, &c.side.owner, &c.side.currency, &c.line, &c.amount)
 				return c, err
 			}}.in(ctx, t)
@@ -75,12 +77,12 @@ type creditBalance struct {
 	balance, credits int64
 }
 
-func creditBalances(ctx context.Context, t txn) *cursor[creditBalance] {
+func creditBalances(ctx context.Context, t db.Txn) *cursor[creditBalance] {
 	return &cursor[creditBalance]{page: func(after creditBalance) ([]creditBalance, error) {
 		return rowQuery[creditBalance]{sql: `SELECT id, currency, balance, credits FROM credit_account
 			WHERE id >= $1 AND (id > $1 OR currency > $2) ORDER BY id, currency LIMIT $3`,
 			args: []any{after.side.owner, after.side.currency, int64(sumRows)},
-			row: func(s scan) (a creditBalance, err error) {
+			row: func(s db.Scan) (a creditBalance, err error) {
 				err = s(&a.side.owner, &a.side.currency, &a.balance, &a.credits)
 				return a, err
 			}}.in(ctx, t)
@@ -93,7 +95,7 @@ func compareSides(a, b creditSide) int {
 
 // checkAccounts compares accounts with their credits, whose line numbers must be 1, 2, 3, ... in each account. It also
 // adds up the credits of each fund.
-func checkAccounts(ctx context.Context, t txn, funds map[creditSide]*fundSums) (list []Difference, err error) {
+func checkAccounts(ctx context.Context, t db.Txn, funds map[creditSide]*fundSums) (list []Difference, err error) {
 	lines, accounts := creditLines(ctx, t), creditBalances(ctx, t)
 	line, moreLines, err := lines.next()
 	if err != nil {
@@ -143,8 +145,8 @@ func fundOfSums(funds map[creditSide]*fundSums, client, currency string) *fundSu
 	return f
 }
 
-func checkFunds(ctx context.Context, t txn, funds map[creditSide]*fundSums) (list []Difference, err error) {
-	err = t.query(ctx, `SELECT client, currency, funded, credited, credits FROM credit_fund`, nil, func(s scan) error {
+func checkFunds(ctx context.Context, t db.Txn, funds map[creditSide]*fundSums) (list []Difference, err error) {
+	err = t.Query(ctx, `SELECT client, currency, funded, credited, credits FROM credit_fund`, nil, func(s db.Scan) error {
 		var client, currency string
 		var has fundSums
 		err := s(&client, &currency, &has.funded, &has.credited, &has.credits)
@@ -155,8 +157,8 @@ func checkFunds(ctx context.Context, t txn, funds map[creditSide]*fundSums) (lis
 	if err != nil {
 		return nil, err
 	}
-	err = t.query(ctx, `SELECT client, currency, CAST(SUM(amount) AS DECIMAL(20, 0)) FROM credit_funding
-		GROUP BY client, currency`, nil, func(s scan) error {
+	err = t.Query(ctx, `SELECT client, currency, CAST(SUM(amount) AS DECIMAL(20, 0)) FROM credit_funding
+		GROUP BY client, currency`, nil, func(s db.Scan) error {
 		var client, currency string
 		var fundings int64
 		err := s(&client, &currency, &fundings)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // LineKind says from which account to which account a line moved money.
@@ -82,7 +83,7 @@ type dayReader struct {
 	others []Line
 }
 
-func (r *dayReader) read(ctx context.Context, t txn) error {
+func (r *dayReader) read(ctx context.Context, t db.Txn) error {
 	c, found, err := rowQuery[Totals]{sql: totalsQuery + ` WHERE c.id = $1`, args: []any{r.campaign}, row: scanTotals}.
 		first(ctx, t)
 	switch {
@@ -112,11 +113,11 @@ func (r *dayReader) broken(format string, args ...any) error {
 }
 
 // transfers adds up the campaign's transfers. It keeps the day's transfers as lines, except those for grants.
-func (r *dayReader) transfers(ctx context.Context, t txn, currency string) error {
+func (r *dayReader) transfers(ctx context.Context, t db.Txn, currency string) error {
 	after := ""
 	err := eachPage(ctx, t, `SELECT id, kind, COALESCE(credit, ''), amount, grants, created_at FROM transfer
 		WHERE campaign = $1 AND id > $2 ORDER BY id LIMIT $3`, func() []any { return []any{r.campaign, after} },
-		func(s scan) error {
+		func(s db.Scan) error {
 			var kind, credit string
 			var amount hongbao.Amount
 			var grants, at int64
@@ -179,7 +180,7 @@ func (r *dayReader) add(line *Line, grants, at int64) {
 
 // lines passes the lines to the caller's function: the funding, the grants, and the rest in the order of the transfers'
 // ids.
-func (r *dayReader) lines(ctx context.Context, t txn) error {
+func (r *dayReader) lines(ctx context.Context, t db.Txn) error {
 	for i := range r.others {
 		if r.others[i].Kind == LineFunding {
 			if err := r.fn(&r.others[i]); err != nil {
@@ -209,7 +210,7 @@ func (r *dayReader) lines(ctx context.Context, t txn) error {
 
 // grants passes the day's grants to the caller's function. It reads all grants of the campaign and skips other days'
 // grants, so that every query reads a bounded page.
-func (r *dayReader) grants(ctx context.Context, t txn) error {
+func (r *dayReader) grants(ctx context.Context, t db.Txn) error {
 	var grants int64
 	var amount hongbao.Amount
 	line := Line{Kind: LineGrant}
@@ -217,7 +218,7 @@ func (r *dayReader) grants(ctx context.Context, t txn) error {
 		COALESCE(t.created_at, 0) FROM grants AS g LEFT JOIN transfer AS t ON t.id = 'grants:' || g.campaign || ':' || g.batch
 		WHERE g.campaign = $1 AND g.packet > $2 ORDER BY g.packet LIMIT $3`,
 		func() []any { return []any{r.campaign, line.Packet} },
-		func(s scan) error {
+		func(s db.Scan) error {
 			var granted, booked int64
 			if err := s(&line.Packet, &line.User, &line.Amount, &granted, &line.Transfer, &booked); err != nil {
 				return err

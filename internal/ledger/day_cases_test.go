@@ -3,9 +3,11 @@ package ledger
 import (
 	"errors"
 	"fmt"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"testing"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
 
@@ -32,8 +34,8 @@ func (f *fixture) day(t *testing.T) (lines []Line, sums DaySums) {
 // before 2025.
 func (f *fixture) booked(t *testing.T, at time.Time) {
 	t.Helper()
-	f.tamper(t, stmt{sql: `UPDATE transfer SET created_at = $1 WHERE created_at > 1735689600000`,
-		args: []any{at.UnixMilli()}})
+	f.tamper(t, db.Stmt{SQL: `UPDATE transfer SET created_at = $1 WHERE created_at > 1735689600000`,
+		Args: []any{at.UnixMilli()}})
 }
 
 func kinds(lines []Line) (all []string) {
@@ -130,10 +132,10 @@ func testDayBroken(t *testing.T, f *fixture) {
 		`UPDATE grants SET batch = batch + $1 WHERE packet = 2`, // the grant has no transfer with this batch
 		`UPDATE account SET balance = balance + $1 WHERE id = 'pool:rain'`,
 	} {
-		f.tamper(t, stmt{sql: sql, args: []any{int64(1)}})
+		f.tamper(t, db.Stmt{SQL: sql, Args: []any{int64(1)}})
 		err := read(ignore)
 		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%s: %v", sql, err)
-		f.tamper(t, stmt{sql: sql, args: []any{int64(-1)}})
+		f.tamper(t, db.Stmt{SQL: sql, Args: []any{int64(-1)}})
 		require.NoError(t, read(ignore))
 	}
 	stop := errors.New("the disk is full")
@@ -148,7 +150,7 @@ func testDayUnrecorded(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	_, sums := f.day(t)
 	require.Zero(t, sums.Unrecorded, "the credits began after the day")
-	f.tamper(t, stmt{sql: `UPDATE pending SET since = $1 WHERE packet < 3`, args: []any{noon.UnixMilli()}})
+	f.tamper(t, db.Stmt{SQL: `UPDATE pending SET since = $1 WHERE packet < 3`, Args: []any{noon.UnixMilli()}})
 	_, sums = f.day(t)
 	require.EqualValues(t, 2, sums.Unrecorded)
 }

@@ -3,11 +3,13 @@ package ledger
 import (
 	"context"
 	"errors"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -20,12 +22,12 @@ import (
 // circles is a store that counts the deadlocks which the database reports. The ledger retries these transactions, so
 // its callers see no error.
 type circles struct {
-	store
+	db.Store
 	found atomic.Int64
 }
 
-func (s *circles) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
-	err := s.store.write(ctx, fn)
+func (s *circles) Write(ctx context.Context, fn func(db.Txn) ([]db.Stmt, error)) error {
+	err := s.Store.Write(ctx, fn)
 	var pg *pgconn.PgError
 	var my *mysql.MySQLError
 	if errors.As(err, &pg) && pg.Code == "40P01" || errors.As(err, &my) && my.Number == 1213 {
@@ -81,7 +83,7 @@ func testNoDeadlock(t *testing.T, newConfig backend) {
 			for _, id := range []string{"rain", "snow", "hail", "fog"} {
 				f.create(t, id, 40*settlersAtOnce*rounds)
 			}
-			seen := &circles{store: f.ledger.store}
+			seen := &circles{Store: f.ledger.store}
 			f.ledger.store = seen
 			want := map[packetKey]bool{}
 			for round := range rounds {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // Resolution is an operator's decision about a grant in quarantine.
@@ -84,14 +85,14 @@ func (l *Ledger) decide(ctx context.Context, d *Resolution, plan PlanSource) (q 
 			return q, err
 		}
 	}
-	return q, l.write(ctx, func(ctx context.Context, t txn) (stmts []stmt, err error) {
+	return q, l.write(ctx, func(ctx context.Context, t db.Txn) (stmts []db.Stmt, err error) {
 		if p.campaign, p.found, err = p.lock(ctx, t); err != nil {
 			return nil, err
 		}
 		var changed int64
-		err = t.run(ctx, stmt{
-			sql:  `UPDATE quarantine SET resolved_at = $2, resolved_by = $3, resolution = $4 WHERE id = $1 AND resolved_at = 0`,
-			args: []any{d.ID, time.Now().UnixMilli(), d.By, d.resolution()}, changed: &changed,
+		err = t.Run(ctx, db.Stmt{
+			SQL:  `UPDATE quarantine SET resolved_at = $2, resolved_by = $3, resolution = $4 WHERE id = $1 AND resolved_at = 0`,
+			Args: []any{d.ID, time.Now().UnixMilli(), d.By, d.resolution()}, Changed: &changed,
 		})
 		if err == nil {
 			q, _, err = quarantineByID(d.ID).first(ctx, t)

@@ -1,10 +1,12 @@
 package ledger
 
 import (
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
 
@@ -71,7 +73,7 @@ func testDecidePays(t *testing.T, f *fixture) {
 	require.Equal(t, q, one)
 	require.Equal(t, q, all[2])
 
-	f.tamper(t, stmt{sql: `UPDATE account SET balance = balance - $2 WHERE id = $1`, args: []any{reserve, int64(5)}})
+	f.tamper(t, db.Stmt{SQL: `UPDATE account SET balance = balance - $2 WHERE id = $1`, Args: []any{reserve, int64(5)}})
 	differences, err := f.ledger.CheckConservation(ctx)
 	require.NoError(t, err)
 	var what []string

@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"fmt"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -11,6 +10,10 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -30,13 +33,13 @@ func (f *fixture) decides(id int64, pay bool) error {
 func (f *fixture) during(fn func()) (wait func()) {
 	inner, done := f.ledger.store, make(chan struct{})
 	var once sync.Once
-	f.ledger.store = &tap{store: inner, beforeCommit: func(context.Context) {
+	f.ledger.store = &tap{Store: inner, beforeCommit: func(context.Context) {
 		once.Do(func() {
 			go func() {
 				defer close(done)
 				fn()
 			}()
-			if f.config.Driver != SQLite {
+			if f.config.kind() != sqlite.Name {
 				<-done
 			}
 		})
@@ -51,8 +54,8 @@ func (f *fixture) during(fn func()) (wait func()) {
 func (f *fixture) payments(t testing.TB) map[string]int64 {
 	t.Helper()
 	paid := make(map[string]int64)
-	require.NoError(t, f.ledger.store.read(t.Context(), func(x txn) error {
-		err := x.query(t.Context(), `SELECT campaign, packet, user_id FROM grants`, nil, func(s scan) error {
+	require.NoError(t, f.ledger.store.Read(t.Context(), func(x db.Txn) error {
+		err := x.Query(t.Context(), `SELECT campaign, packet, user_id FROM grants`, nil, func(s db.Scan) error {
 			var campaign, user string
 			var packet int64
 			err := s(&campaign, &packet, &user)
@@ -62,7 +65,7 @@ func (f *fixture) payments(t testing.TB) map[string]int64 {
 		if err != nil {
 			return err
 		}
-		return x.query(t.Context(), `SELECT id FROM transfer WHERE id LIKE 'quarantine:%'`, nil, func(s scan) error {
+		return x.Query(t.Context(), `SELECT id FROM transfer WHERE id LIKE 'quarantine:%'`, nil, func(s db.Scan) error {
 			var id string
 			err := s(&id)
 			paid[strings.TrimPrefix(id, "quarantine:")]++
@@ -161,7 +164,7 @@ func testDecideOverlaps(reason Reason, pay bool) func(*testing.T, *fixture) {
 			require.ErrorIs(t, decided, ErrNotPayable)
 			require.True(t, q.Resolved.IsZero())
 			require.EqualValues(t, 1, f.payments(t)["rain:11:"+q.Grant.User])
-		case f.config.Driver == SQLite: // the decision came after the payment
+		case f.config.kind() == sqlite.Name: // the decision came after the payment
 			require.NoError(t, decided)
 		default:
 			require.NoError(t, decided)
@@ -184,7 +187,7 @@ func testDecideOverlapsBegin(t *testing.T, f *fixture) {
 		require.NoError(t, err)
 		return held
 	}
-	if f.config.Driver == SQLite {
+	if f.config.kind() == sqlite.Name {
 		begin()
 	} else {
 		var decided error
@@ -205,14 +208,14 @@ func testDecidePending(t *testing.T, f *fixture) {
 	f.settles(t, bea)
 	list := f.open(t)
 	require.Len(t, list, 1)
-	f.tamper(t, stmt{sql: `INSERT INTO pending (campaign, packet, user_id, amount, shard, seq, epoch, request_id,
+	f.tamper(t, db.Stmt{SQL: `INSERT INTO pending (campaign, packet, user_id, amount, shard, seq, epoch, request_id,
 		granted_at, owner, batch, since, asked_at) SELECT campaign, packet, user_id, amount, shard, seq, epoch, request_id,
 		granted_at, 'a', 1, 1, 1 FROM quarantine`})
 	err := f.decides(list[0].ID, true)
 	require.ErrorIs(t, err, payment.ErrSettling)
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 	require.Zero(t, f.balance(t, UserAccount("bea", testCurrency)))
-	f.tamper(t, stmt{sql: `DELETE FROM pending`})
+	f.tamper(t, db.Stmt{SQL: `DELETE FROM pending`})
 	require.NoError(t, f.decides(list[0].ID, true))
 	f.paysOnce(t)
 }
@@ -251,11 +254,10 @@ func testPaidTwiceIsFound(t *testing.T, f *fixture) {
 	require.NoError(t, f.decides(f.open(t)[0].ID, true))
 	f.paysOnce(t)
 	g := grant("rain", 2)
-	credits, err := f.ledger.creditUsers([]credit{{UserAccount(g.User, testCurrency), testCurrency, g.Amount}})
-	require.NoError(t, err)
+	credits := f.ledger.creditUsers([]credit{{UserAccount(g.User, testCurrency), testCurrency, g.Amount}})
 	reserve := ReserveAccount(testCurrency)
-	f.tamper(t, append(credits, stmt{sql: moveMoney, args: []any{reserve, -int64(g.Amount)}},
-		stmt{sql: insertTransfer, args: []any{"quarantine:rain:2:" + g.User, "funding", "rain", reserve,
+	f.tamper(t, append(credits, db.Stmt{SQL: moveMoney, Args: []any{reserve, -int64(g.Amount)}},
+		db.Stmt{SQL: insertTransfer, Args: []any{"quarantine:rain:2:" + g.User, "funding", "rain", reserve,
 			UserAccount(g.User, testCurrency), int64(g.Amount), int64(0), int64(0), int64(1)}})...)
 	for _, check := range []func(context.Context) ([]Difference, error){f.ledger.CheckConservation, f.ledger.CheckEveryAccount} {
 		differences, err := check(t.Context())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // ErrNotInitialized says that a ledger belongs to no deployment yet. Errors that wrap it are Broken.
@@ -35,10 +36,10 @@ type ShardState struct {
 // shards, or if it has campaigns but no deployment.
 func (l *Ledger) Initialize(ctx context.Context, want Deployment) (has Deployment, err error) {
 	want.Founding = rand.Text()
-	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
-		insert := stmt{sql: l.dialect.insertDeployment,
-			args: []any{want.ID, want.KeyPrefix, int64(want.Shards), want.Founding}}
-		if err := t.run(ctx, insert); err != nil {
+	err = l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+		insert := db.Stmt{SQL: l.dialect.InsertDeployment,
+			Args: []any{want.ID, want.KeyPrefix, int64(want.Shards), want.Founding}}
+		if err := t.Run(ctx, insert); err != nil {
 			return nil, err
 		}
 		if has, err = readDeployment(ctx, t); err != nil {
@@ -57,8 +58,8 @@ func (l *Ledger) Initialize(ctx context.Context, want Deployment) (has Deploymen
 
 // foundShards returns the statements that insert the rows of the shards. It refuses a ledger that has campaigns: it was
 // in use before, and its row in table deployment was lost.
-func (l *Ledger) foundShards(ctx context.Context, t txn, shards int) ([]stmt, error) {
-	err := t.query(ctx, `SELECT id FROM campaign ORDER BY id LIMIT 1`, nil, func(s scan) error {
+func (l *Ledger) foundShards(ctx context.Context, t db.Txn, shards int) ([]db.Stmt, error) {
+	err := t.Query(ctx, `SELECT id FROM campaign ORDER BY id LIMIT 1`, nil, func(s db.Scan) error {
 		var id string
 		if err := s(&id); err != nil {
 			return err
@@ -66,9 +67,9 @@ func (l *Ledger) foundShards(ctx context.Context, t txn, shards int) ([]stmt, er
 		return hongbao.Errorf(hongbao.ClassBroken, "it already has campaigns, such as %s, but its table deployment is "+
 			"empty: restore that table from a backup", id)
 	})
-	stmts := make([]stmt, shards)
+	stmts := make([]db.Stmt, shards)
 	for i := range stmts {
-		stmts[i] = stmt{sql: `INSERT INTO shard (shard, epoch, token) VALUES ($1, 0, '')`, args: []any{int64(i)}}
+		stmts[i] = db.Stmt{SQL: `INSERT INTO shard (shard, epoch, token) VALUES ($1, 0, '')`, Args: []any{int64(i)}}
 	}
 	return stmts, err
 }
@@ -89,9 +90,9 @@ func (l *Ledger) Deployment(ctx context.Context) (Deployment, error) {
 	return snapshot(ctx, l, "read the deployment of the ledger", readDeployment)
 }
 
-func readDeployment(ctx context.Context, t txn) (Deployment, error) {
+func readDeployment(ctx context.Context, t db.Txn) (Deployment, error) {
 	d, found, err := rowQuery[Deployment]{sql: `SELECT id, key_prefix, shards, founding FROM deployment`,
-		row: func(s scan) (d Deployment, err error) {
+		row: func(s db.Scan) (d Deployment, err error) {
 			err = s(&d.ID, &d.KeyPrefix, &d.Shards, &d.Founding)
 			return d, err
 		}}.first(ctx, t)
@@ -105,7 +106,7 @@ func readDeployment(ctx context.Context, t txn) (Deployment, error) {
 // Shard returns the epoch and the server of a shard.
 func (l *Ledger) Shard(ctx context.Context, shard int) (ShardState, error) {
 	return snapshot(ctx, l, fmt.Sprintf("read shard %d from the ledger", shard),
-		func(ctx context.Context, t txn) (ShardState, error) { return readShard(ctx, t, shard) })
+		func(ctx context.Context, t db.Txn) (ShardState, error) { return readShard(ctx, t, shard) })
 }
 
 // Epochs returns the epochs of all shards, in the order of the shards.
@@ -113,14 +114,14 @@ func (l *Ledger) Epochs(ctx context.Context) ([]int64, error) {
 	return epochsOf("").all(ctx, l)
 }
 
-// epochsOf reads the shards' epochs. share is a suffix that locks the rows; see dialect.
+// epochsOf reads the shards' epochs. share is a suffix that locks the rows; see db.Dialect.
 func epochsOf(share string) rowQuery[int64] {
 	return rowQuery[int64]{"read the epochs of all shards", `SELECT epoch FROM shard ORDER BY shard` + share, nil, number}
 }
 
-func readShard(ctx context.Context, t txn, shard int) (ShardState, error) {
+func readShard(ctx context.Context, t db.Txn, shard int) (ShardState, error) {
 	state, found, err := rowQuery[ShardState]{sql: `SELECT epoch, token FROM shard WHERE shard = $1`,
-		args: []any{int64(shard)}, row: func(s scan) (state ShardState, err error) {
+		args: []any{int64(shard)}, row: func(s db.Scan) (state ShardState, err error) {
 			err = s(&state.Epoch, &state.Token)
 			return state, err
 		}}.first(ctx, t)
@@ -134,7 +135,7 @@ func readShard(ctx context.Context, t txn, shard int) (ShardState, error) {
 // repeated call changes nothing. A Conflict says that another process has opened the shard.
 func (l *Ledger) SetShard(ctx context.Context, shard int, from int64, to ShardState) error {
 	move := shardMove{shard: shard, from: from, to: to}
-	return move.named(l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	return move.named(l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		_, err := move.run(ctx, t)
 		return nil, err
 	}))
@@ -148,10 +149,10 @@ type shardMove struct {
 }
 
 // run reports whether it changed the row; false means that the row already has the new state.
-func (m *shardMove) run(ctx context.Context, t txn) (moved bool, err error) {
+func (m *shardMove) run(ctx context.Context, t db.Txn) (moved bool, err error) {
 	var changed int64
-	if err := t.run(ctx, stmt{sql: `UPDATE shard SET epoch = $3, token = $4 WHERE shard = $1 AND epoch = $2`,
-		args: []any{int64(m.shard), m.from, m.to.Epoch, m.to.Token}, changed: &changed}); err != nil || changed == 1 {
+	if err := t.Run(ctx, db.Stmt{SQL: `UPDATE shard SET epoch = $3, token = $4 WHERE shard = $1 AND epoch = $2`,
+		Args: []any{int64(m.shard), m.from, m.to.Epoch, m.to.Token}, Changed: &changed}); err != nil || changed == 1 {
 		return err == nil, err
 	}
 	has, err := readShard(ctx, t, m.shard)
@@ -232,7 +233,7 @@ func (l *Ledger) EventsIn(ctx context.Context, shard int, seqs stream.SeqRange) 
 				UNION SELECT close_seq, '' FROM refund WHERE shard = $1 AND close_seq >= $2 AND close_seq <= $3
 				UNION SELECT close_seq, '' FROM refund_close WHERE shard = $1 AND close_seq >= $2 AND close_seq <= $3)
 				AS known ORDER BY seq, campaign`,
-			[]any{int64(shard), next, last}, func(s scan) (e event, err error) {
+			[]any{int64(shard), next, last}, func(s db.Scan) (e event, err error) {
 				err = s(&e.seq, &e.campaign)
 				return e, err
 			}}.all(ctx, l)

@@ -2,13 +2,15 @@ package ledger
 
 import (
 	"fmt"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
 
@@ -224,7 +226,7 @@ func testEventsIn(t *testing.T, f *fixture) {
 		require.Equal(t, c.gap, gap, "%+v", c)
 		require.Equal(t, c.campaigns, campaigns, "%+v", c)
 	}
-	f.tamper(t, stmt{sql: `DELETE FROM grants WHERE packet = 3`})
+	f.tamper(t, db.Stmt{SQL: `DELETE FROM grants WHERE packet = 3`})
 	campaigns, gap := known(3, 1, 7)
 	require.EqualValues(t, 3, gap)
 	require.Equal(t, []string{"rain"}, campaigns)

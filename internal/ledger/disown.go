@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // Disown records an operator's decision that the ledger will never have a campaign. From then on the settler sends the
@@ -17,14 +18,14 @@ func (l *Ledger) Disown(ctx context.Context, campaign string, d stream.Decision)
 	if err := errors.Join(hongbao.CheckCampaignID(campaign), d.Check()); err != nil {
 		return hongbao.Errorf(hongbao.ClassPermanent, "disown campaign %.80q: %w", campaign, err)
 	}
-	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		_, found, err := campaignByID(campaign).first(ctx, t)
 		if err == nil && found {
 			err = hongbao.Errorf(hongbao.ClassPermanent, "the ledger has it: its grants are settled, and what contradicts it "+
 				"is in quarantine already")
 		}
-		return []stmt{{sql: l.dialect.insertDisowned,
-			args: []any{campaign, d.By, d.Why, time.Now().UnixMilli()}}}, err
+		return []db.Stmt{{SQL: l.dialect.InsertDisowned,
+			Args: []any{campaign, d.By, d.Why, time.Now().UnixMilli()}}}, err
 	})
 	if err != nil {
 		return fmt.Errorf("disown campaign %s: %w", campaign, err)

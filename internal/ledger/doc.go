@@ -2,9 +2,9 @@
 // is delivered twice, late or altered. Package settlement exports the part that other programs need to settle grants.
 //
 // A Ledger is an SQL database with the tables campaign, account, grants, transfer, refund, quarantine, code and credit
-// (docs/ledger.md); PostgreSQL 13, MySQL 8.0.16 or MariaDB 10.6 or newer, or SQLite as the embedded default. Open
-// checks the schema and refuses a server that may lose confirmed transactions. Migrate brings the schema up to date. A
-// Settler is the hongbao.Handler that writes grants to a Ledger.
+// (docs/ledger.md). Package db has what it asks of the database; Config.Database says which one it is. Open checks the
+// schema and refuses a server that may lose confirmed transactions. Migrate brings the schema up to date. A Settler is
+// the hongbao.Handler that writes grants to a Ledger.
 //
 // Its guarantees:
 //

@@ -1,104 +1,36 @@
 package ledger
 
 import (
-	"context"
-	"errors"
-	"io"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 )
-
-func TestPostgresErrorClasses(t *testing.T) {
-	t.Parallel()
-	answer := func(severity, code string) error { return &pgconn.PgError{Severity: severity, Code: code} }
-	for name, c := range map[string]struct {
-		err    error
-		sent   bool
-		class  hongbao.Class
-		outage bool
-		mark   error
-	}{
-		"lost before COMMIT":       {io.ErrUnexpectedEOF, false, hongbao.ClassTransient, true, nil},
-		"lost after COMMIT":        {io.ErrUnexpectedEOF, true, hongbao.ClassUnknown, true, nil},
-		"timeout after COMMIT":     {context.DeadlineExceeded, true, hongbao.ClassUnknown, true, nil},
-		"admin shutdown before":    {answer("FATAL", "57P01"), false, hongbao.ClassTransient, true, nil},
-		"admin shutdown after":     {answer("FATAL", "57P01"), true, hongbao.ClassUnknown, true, nil},
-		"crash of another backend": {answer("FATAL", "57P02"), true, hongbao.ClassUnknown, true, nil},
-		"too many connections":     {answer("FATAL", "53300"), false, hongbao.ClassTransient, true, nil},
-		"disk full":                {answer("ERROR", "53100"), true, hongbao.ClassTransient, true, nil},
-		"I/O error":                {answer("ERROR", "58030"), false, hongbao.ClassTransient, true, nil},
-		"read-only":                {answer("ERROR", "25006"), false, hongbao.ClassTransient, true, nil},
-		"statement timeout":        {answer("ERROR", "57014"), true, hongbao.ClassTransient, true, nil},
-		"no such table":            {answer("ERROR", "42P01"), false, hongbao.ClassTransient, true, nil},
-		"wrong password":           {answer("FATAL", "28P01"), false, hongbao.ClassTransient, true, nil},
-		"serialization":            {answer("ERROR", "40001"), true, hongbao.ClassTransient, true, errAgain},
-		"deadlock":                 {answer("ERROR", "40P01"), true, hongbao.ClassTransient, true, errAgain},
-		"lock timeout":             {answer("ERROR", "55P03"), false, hongbao.ClassTransient, true, errAgain},
-		"check":                    {answer("ERROR", "23514"), true, hongbao.ClassPermanent, false, errOverdraw},
-		"out of range":             {answer("ERROR", "22003"), true, hongbao.ClassPermanent, false, nil},
-		"row deleted by hand":      {answer("ERROR", "23503"), true, hongbao.ClassBroken, false, nil},
-		"an unknown code":          {answer("ERROR", "ZZ000"), false, hongbao.ClassTransient, true, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			err := postgresError(c.err, c.sent)
-			require.Equal(t, c.class, hongbao.ClassOf(err))
-			require.Equal(t, c.outage, hongbao.IsOutage(err))
-			require.ErrorIs(t, err, c.err)
-			for _, mark := range []error{errAgain, errOverdraw} {
-				require.Equal(t, mark == c.mark, errors.Is(err, mark))
-			}
-		})
-	}
-}
 
 func TestConfigNamesEveryProblem(t *testing.T) {
 	t.Parallel()
-	_, err := Open(t.Context(), Config{UnsafeAllow: []string{"everything"}})
+	_, err := Open(t.Context(), Config{Database: postgres.Database{UnsafeAllow: []string{"everything"}}})
 	for _, problem := range []string{
-		"Driver", "DSN is empty", "Conns is 0", "ConnectTimeout", "LockTimeout", "timeout of a transaction", "Retries is 0",
+		"DSN is empty", "Conns is 0", "ConnectTimeout", "LockTimeout", "timeout of a transaction", "Retries is 0",
 		`unsafe-allow "everything"`,
 	} {
 		require.ErrorContains(t, err, problem)
 	}
+	_, err = Open(t.Context(), Config{})
+	require.ErrorContains(t, err, "the database is missing")
 	for _, dsn := range []string{":memory:", "file:x?mode=memory"} {
-		_, err = Open(t.Context(), testConfig(SQLite, dsn))
+		_, err = Open(t.Context(), testConfig(sqlite.Database{Path: dsn}))
 		require.ErrorContains(t, err, "not a plain path")
 	}
-	_, err = Open(t.Context(), testConfig(PostgreSQL, "postgres://user:hunter2@host:not-a-port/db"))
+	_, err = Open(t.Context(), testConfig(postgres.Database{DSN: "postgres://user:hunter2@host:not-a-port/db"}))
 	require.ErrorContains(t, err, "not a connection string")
 	require.NotContains(t, err.Error(), "hunter2")
 	_, err = NewSettler(SettlerConfig{})
 	for _, problem := range []string{"ledger", "plan", "log"} {
 		require.ErrorContains(t, err, "the "+problem+" is missing")
 	}
-}
-
-func TestPostgresSettings(t *testing.T) {
-	t.Parallel()
-	good := postgresSettings{version: 130_000, readOnly: "off", commit: "on", fsync: "on", fullPage: "on"}
-	require.Empty(t, good.problems())
-	for _, commit := range []string{"local", "remote_write", "remote_apply"} {
-		s := good
-		s.commit = commit
-		require.Empty(t, s.problems())
-	}
-	local := good
-	local.commit, local.standbys = "local", "ANY 1 (a, b)"
-	require.ErrorContains(t, refuse(local.problems(), nil), "synchronous_commit is local")
-	bad := postgresSettings{version: 120_020, recovery: true, readOnly: "on", commit: "off", fsync: "off", fullPage: "off"}
-	err := refuse(bad.problems(), nil)
-	for _, setting := range []string{"server_version_num", "pg_is_in_recovery", "synchronous_commit", "fsync",
-		"full_page_writes"} {
-		require.ErrorContains(t, err, setting+" is ")
-	}
-	err = refuse(bad.problems(), UnsafeSettings())
-	require.ErrorContains(t, err, "pg_is_in_recovery")
-	require.NotContains(t, err.Error(), "fsync")
 }
 
 func TestSeedIsNotPrinted(t *testing.T) {

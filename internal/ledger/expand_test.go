@@ -8,6 +8,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 )
 
 // adds are the statements that change nothing for a build that does not know of them: it reads and writes rows as before.
@@ -20,11 +25,11 @@ var adds = []*regexp.Regexp{
 }
 
 // onlyAdds returns an error if the previous release can't work with the step.
-func onlyAdds(m *migration, previous int64) error {
-	if m.lowest > previous {
-		return fmt.Errorf("%s excludes the previous release (schema %d): its lowest is %d", m.name, previous, m.lowest)
+func onlyAdds(m *db.Step, previous int64) error {
+	if m.Lowest > previous {
+		return fmt.Errorf("%s excludes the previous release (schema %d): its lowest is %d", m.Name, previous, m.Lowest)
 	}
-	script := regexp.MustCompile(`--[^\n]*`).ReplaceAllString(m.script, "")
+	script := regexp.MustCompile(`--[^\n]*`).ReplaceAllString(m.Script, "")
 	for part := range strings.SplitSeq(script, ";\n") {
 		part = strings.Join(strings.Fields(part), " ")
 		known := part == ""
@@ -32,7 +37,7 @@ func onlyAdds(m *migration, previous int64) error {
 			known = known || r.MatchString(part) && (i < 3 || !strings.Contains(part, "NOT NULL"))
 		}
 		if !known || strings.Contains(part, " REFERENCES ") {
-			return fmt.Errorf("%s: the previous release may not be able to work with: %s", m.name, part)
+			return fmt.Errorf("%s: the previous release may not be able to work with: %s", m.Name, part)
 		}
 	}
 	return nil
@@ -50,13 +55,13 @@ func previousSchema(t *testing.T) (version int64) {
 }
 
 // laterOnlyAdd returns an error if the previous release can't work with a step after its own.
-func laterOnlyAdd(steps []migration, previous int64) error {
-	if steps[0].version > previous {
+func laterOnlyAdd(steps []db.Step, previous int64) error {
+	if steps[0].Version > previous {
 		return fmt.Errorf("%s begins after the previous release (schema %d): write a commit with this baseline to previous.txt",
-			steps[0].name, previous)
+			steps[0].Name, previous)
 	}
 	for _, m := range steps {
-		if m.version > previous {
+		if m.Version > previous {
 			if err := onlyAdds(&m, previous); err != nil {
 				return err
 			}
@@ -70,15 +75,14 @@ func laterOnlyAdd(steps []migration, previous int64) error {
 func TestMigrationsOnlyAdd(t *testing.T) {
 	t.Parallel()
 	previous := previousSchema(t)
-	dialects := []dialect{postgresDialect, mysqlDialect, sqliteDialect}
+	dialects := []*db.Dialect{postgres.Database{}.Dialect(), mysql.Database{}.Dialect(), sqlite.Database{}.Dialect()}
 	for _, d := range dialects {
-		steps, err := loadMigrations(migrationFiles, d.migrations)
-		require.NoError(t, err)
-		require.GreaterOrEqual(t, newest(steps), previous)
-		require.NoError(t, laterOnlyAdd(steps, previous), d.migrations)
-		require.ErrorContains(t, laterOnlyAdd(steps, steps[0].version-1), "begins after the previous release")
+		steps := d.Migrations
+		require.GreaterOrEqual(t, db.Newest(steps), previous)
+		require.NoError(t, laterOnlyAdd(steps, previous), d.Name)
+		require.ErrorContains(t, laterOnlyAdd(steps, steps[0].Version-1), "begins after the previous release")
 	}
-	next := func(d dialect, lowest int64, script string) error {
+	next := func(d *db.Dialect, lowest int64, script string) error {
 		return laterOnlyAdd(withNext(t, d, fmt.Sprintf("-- lowest: %d\n%s;\n", lowest, script)), previous)
 	}
 	for _, script := range []string{

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -99,10 +100,10 @@ func faults(t *testing.T, s *faulty) {
 func testConnectionKilled(t *testing.T, s *faulty) {
 	f := newFixture(t, s.config(t))
 	f.create(t, "rain", 10)
-	killer := s.connect(t, f.config.DSN)
+	killer := s.connect(t, f.config.dsn())
 	inner := f.ledger.store
 	var killed int64
-	f.ledger.store = &tap{store: inner, beforeCommit: func(ctx context.Context) {
+	f.ledger.store = &tap{Store: inner, beforeCommit: func(ctx context.Context) {
 		testkit.EventuallyOK(t, 30*time.Second, func() error { // until the server has ended the session
 			n, err := killer.killOthers(ctx)
 			if killed += n; n != 0 || err != nil {
@@ -126,7 +127,7 @@ func testConnectionKilled(t *testing.T, s *faulty) {
 func testConnectionsKilledAtRandom(t *testing.T, s *faulty) {
 	f := newFixture(t, s.config(t))
 	f.create(t, "rain", s.packets)
-	killer := s.connect(t, f.config.DSN)
+	killer := s.connect(t, f.config.dsn())
 	var failed, killed atomic.Int64
 	var done atomic.Bool
 	var group errgroup.Group
@@ -209,12 +210,12 @@ func testLockTimeout(t *testing.T, s *faulty) {
 	config.LockTimeout, config.Retries = 20*time.Millisecond, 1 // MariaDB rounds LockTimeout up to a second
 	f := newFixture(t, config)
 	f.create(t, "rain", 10)
-	holder := s.connect(t, config.DSN)
+	holder := s.connect(t, config.dsn())
 	holder.execute("BEGIN", "UPDATE account SET balance = balance - 1 WHERE id = 'pool:rain'")
 	errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5)))
 	require.Len(t, errs, 5)
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[0]), "%v", errs[0])
-	require.ErrorIs(t, errs[0], errAgain)
+	require.ErrorIs(t, errs[0], db.ErrAgain)
 	require.True(t, hongbao.IsOutage(errs[0]), "an outage counts no attempt")
 	holder.execute("ROLLBACK")
 	f.settles(t, grantsOf("rain", 1, 5)...)
@@ -229,7 +230,7 @@ func testStoppedBeforeCommit(t *testing.T, s *faulty) {
 	f := newFixture(t, config)
 	f.opened(t, 10)
 	inner := f.ledger.store
-	f.ledger.store = &tap{store: inner, beforeCommit: func(context.Context) {
+	f.ledger.store = &tap{Store: inner, beforeCommit: func(context.Context) {
 		f.ledger.store = inner
 		require.Positive(t, f.count(t, s.begun))
 		f.fence(t, 2, 2)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // Fence ends the older epochs of a shard. A grant or a close of an older epoch with a seq above the floor no longer
@@ -40,7 +41,7 @@ func (l *Ledger) Fence(ctx context.Context, f Fence) error {
 			f.Shard, f.Epoch, f.From, f.Floor)
 	}
 	move := shardMove{shard: f.Shard, from: f.From, to: ShardState{Epoch: f.Epoch, Token: f.Token}}
-	return move.named(l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	return move.named(l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		moved, err := move.run(ctx, t)
 		if err != nil {
 			return nil, err
@@ -48,14 +49,15 @@ func (l *Ledger) Fence(ctx context.Context, f Fence) error {
 		if !moved {
 			return nil, f.isThere(ctx, t)
 		}
-		return []stmt{{sql: `INSERT INTO fence (shard, epoch, floor, token, fenced_at, note) VALUES ($1, $2, $3, $4, $5, '')`,
-			args: []any{int64(f.Shard), f.Epoch, f.Floor, f.Token, time.Now().UnixMilli()}}}, nil
+		return []db.Stmt{{SQL: `INSERT INTO fence (shard, epoch, floor, token, fenced_at, note)
+			VALUES ($1, $2, $3, $4, $5, '')`,
+			Args: []any{int64(f.Shard), f.Epoch, f.Floor, f.Token, time.Now().UnixMilli()}}}, nil
 	}))
 }
 
 // isThere returns nil if the ledger has this fence. It refuses a shard that reached the epoch in another way, because a
 // settler may have read the epoch without the fence.
-func (f *Fence) isThere(ctx context.Context, t txn) error {
+func (f *Fence) isThere(ctx context.Context, t db.Txn) error {
 	floor, found, err := rowQuery[int64]{sql: `SELECT floor FROM fence WHERE shard = $1 AND epoch = $2`,
 		args: []any{int64(f.Shard), f.Epoch}, row: number}.first(ctx, t)
 	switch {
@@ -74,7 +76,7 @@ func (l *Ledger) Fences(ctx context.Context, shard int) ([]FenceRow, error) {
 	return rowQuery[FenceRow]{fmt.Sprintf("list the fences of shard %d", shard),
 		`SELECT epoch, floor, token, fenced_at, COALESCE(opened_at, 0), note FROM fence WHERE shard = $1
 			ORDER BY epoch DESC`, []any{int64(shard)},
-		func(s scan) (FenceRow, error) {
+		func(s db.Scan) (FenceRow, error) {
 			r := FenceRow{Shard: shard}
 			var fenced, opened int64
 			err := s(&r.Epoch, &r.Floor, &r.Token, &fenced, &opened, &r.Note)
@@ -86,14 +88,14 @@ func (l *Ledger) Fences(ctx context.Context, shard int) ([]FenceRow, error) {
 // NoteOpening records that the shard was opened in the epoch of a fence, and what the opening did. A repeated call
 // replaces the time and the note.
 func (l *Ledger) NoteOpening(ctx context.Context, shard int, epoch int64, note string) error {
-	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		_, found, err := rowQuery[int64]{sql: `SELECT floor FROM fence WHERE shard = $1 AND epoch = $2`,
 			args: []any{int64(shard), epoch}, row: number}.first(ctx, t)
 		if err == nil && !found {
 			err = hongbao.Errorf(hongbao.ClassPermanent, "the ledger has no fence of that epoch")
 		}
-		return []stmt{{sql: `UPDATE fence SET opened_at = $3, note = $4 WHERE shard = $1 AND epoch = $2`,
-			args: []any{int64(shard), epoch, time.Now().UnixMilli(), note}}}, err
+		return []db.Stmt{{SQL: `UPDATE fence SET opened_at = $3, note = $4 WHERE shard = $1 AND epoch = $2`,
+			Args: []any{int64(shard), epoch, time.Now().UnixMilli(), note}}}, err
 	})
 	if err != nil {
 		return fmt.Errorf("note that shard %d is open in epoch %d: %w", shard, epoch, err)

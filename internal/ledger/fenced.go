@@ -7,6 +7,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // ErrFenced says that a fence has left an event out. Errors that wrap it are outages: the caller reads Redis again.
@@ -59,13 +60,13 @@ func shardViewOf(items []item) (o shardView) {
 }
 
 // queries returns the queries for the shards' epochs, and for the fences that may leave out one of the events.
-func (o shardView) queries() []stmt {
-	stmts := make([]stmt, len(o))
+func (o shardView) queries() []db.Stmt {
+	stmts := make([]db.Stmt, len(o))
 	for i := range o {
 		s := &o[i]
-		stmts[i] = stmt{sql: `SELECT s.epoch, COALESCE(f.epoch, 0), COALESCE(f.floor, 0) FROM shard AS s
+		stmts[i] = db.Stmt{SQL: `SELECT s.epoch, COALESCE(f.epoch, 0), COALESCE(f.floor, 0) FROM shard AS s
 			LEFT JOIN fence AS f ON f.shard = s.shard AND f.epoch > $1 AND f.floor < $2 WHERE s.shard = $3`,
-			args: []any{s.oldest, s.highest, int64(s.shard)}, row: func(row scan) error {
+			Args: []any{s.oldest, s.highest, int64(s.shard)}, Row: func(row db.Scan) error {
 				var f FenceRow
 				err := row(&s.epoch, &f.Epoch, &f.Floor)
 				s.fences = append(s.fences, f)
@@ -89,32 +90,19 @@ func (o shardView) fence(e event) int64 {
 
 // unchanged returns the last statements of a transaction that relies on the view, one for each shard. Each locks the
 // shard's row in share mode, so a later Fence waits for this transaction. If a Fence has already changed the epoch, the
-// statement inserts a second row for the shard, and the primary key makes it fail with errAgain. The lock comes last,
-// so a stalled worker does not block a Fence. LIMIT keeps the database from moving the comparison of epochs into the
-// subquery: a subquery locks only the rows that it returns.
-func (o shardView) unchanged(d *dialect) (stmts []stmt) {
-	if d.share == "" {
+// statement inserts a second row for the shard, and the primary key makes it fail with db.ErrAgain. The lock comes
+// last, so a stalled worker does not block a Fence. LIMIT keeps the database from moving the comparison of epochs into
+// the subquery: a subquery locks only the rows that it returns.
+func (o shardView) unchanged(d *db.Dialect) (stmts []db.Stmt) {
+	if d.Share == "" {
 		return nil
 	}
 	for i := range o {
-		stmts = append(stmts, stmt{sql: `INSERT INTO shard (shard, epoch, token) SELECT s.shard, s.epoch, s.token
-			FROM (SELECT shard, epoch, token FROM shard WHERE shard = $1 LIMIT 1` + d.share + `) AS s WHERE s.epoch <> $2`,
-			args: []any{int64(o[i].shard), o[i].epoch}})
+		stmts = append(stmts, db.Stmt{SQL: `INSERT INTO shard (shard, epoch, token) SELECT s.shard, s.epoch, s.token
+			FROM (SELECT shard, epoch, token FROM shard WHERE shard = $1 LIMIT 1` + d.Share + `) AS s WHERE s.epoch <> $2`,
+			Args: []any{int64(o[i].shard), o[i].epoch}})
 	}
 	return stmts
-}
-
-// ask runs queries, in one round trip if the database supports it.
-func (l *Ledger) ask(ctx context.Context, t txn, queries ...stmt) error {
-	if l.dialect.copies {
-		return t.run(ctx, queries...)
-	}
-	for _, q := range queries {
-		if err := t.query(ctx, q.sql, q.args, q.row); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // fencedItems are the items of a transaction that a fence concerns, grouped by what the ledger knows of their grants.
@@ -126,7 +114,7 @@ type fencedItems struct {
 
 // behindFences finds the items of older epochs above a fence's floor. Most batches have none, and then it runs no
 // query. pending says whether a row in table pending counts as known.
-func (l *Ledger) behindFences(ctx context.Context, t txn, o shardView, items []item, pending bool) (f fencedItems,
+func (l *Ledger) behindFences(ctx context.Context, t db.Txn, o shardView, items []item, pending bool) (f fencedItems,
 	err error) {
 	var behind []item
 	for _, it := range items {

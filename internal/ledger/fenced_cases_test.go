@@ -3,12 +3,15 @@ package ledger
 import (
 	"context"
 	"errors"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -95,7 +98,7 @@ func testQuarantineFenced(t *testing.T, f *fixture) {
 	f.settles(t, room, unplanned, grant("rain", 1), secondOf(1, "bea"))
 	require.Len(t, f.open(t), 3)
 	f.fence(t, 2, 5)
-	f.tamper(t, stmt{sql: `UPDATE campaign SET funded = funded * 3`})
+	f.tamper(t, db.Stmt{SQL: `UPDATE campaign SET funded = funded * 3`})
 	late, other := grant("rain", 11), secondOf(1, "cid")
 	late.Packet = 102
 	f.leavesOut(t, []hongbao.Grant{room, unplanned, secondOf(1, "bea"), late, other, grant("rain", 2)}, 102, 1)
@@ -159,7 +162,7 @@ func testBeginFenced(t *testing.T, f *fixture) {
 // A worker forgets the pending row of a fenced grant while another worker begins the grant: the second worker gets
 // ErrFenced.
 func testForgottenBehindAFence(t *testing.T, f *fixture) {
-	if f.config.Driver == SQLite {
+	if f.config.kind() == sqlite.Name {
 		return // SQLite runs one transaction at a time
 	}
 	f.opened(t, 10)
@@ -167,7 +170,7 @@ func testForgottenBehindAFence(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	f.fence(t, 2, 0)
 	inner := f.ledger.store
-	b := &between{store: inner, at: 3}
+	b := &between{Store: inner, at: 3}
 	b.hook = func() {
 		f.ledger.store = inner
 		require.NoError(t, f.Settler.Forget(t.Context(), 1, time.Time{}, grantsOf("rain", 1, 1)))
@@ -218,7 +221,7 @@ func testRefundFenced(t *testing.T, f *fixture) {
 }
 
 // A transaction that has run the statements of unchanged blocks a Fence until it ends. If a Fence commits before these
-// statements, they fail with errAgain.
+// statements, they fail with db.ErrAgain.
 func testFenceWaits(t *testing.T, f *fixture) {
 	f.opened(t, 10)
 	items := itemsOf(grantsOf("rain", 1, 1), 0)
@@ -228,13 +231,13 @@ func testFenceWaits(t *testing.T, f *fixture) {
 		return f.ledger.Fence(ctx, Fence{Shard: 3, From: 1, Epoch: 2})
 	}
 	settle := func(before, after func()) error {
-		return f.ledger.store.write(t.Context(), func(x txn) ([]stmt, error) {
+		return f.ledger.store.Write(t.Context(), func(x db.Txn) ([]db.Stmt, error) {
 			seen := shardViewOf(items)
-			if err := f.ledger.ask(t.Context(), x, seen.queries()...); err != nil {
+			if err := x.Run(t.Context(), seen.queries()...); err != nil {
 				return nil, err
 			}
 			before()
-			err := x.run(t.Context(), seen.unchanged(f.ledger.dialect)...)
+			err := x.Run(t.Context(), seen.unchanged(f.ledger.dialect)...)
 			if err == nil {
 				after()
 			}
@@ -242,11 +245,11 @@ func testFenceWaits(t *testing.T, f *fixture) {
 		})
 	}
 	require.NoError(t, settle(func() {}, func() { require.Error(t, fenceWithin(200*time.Millisecond)) }))
-	if f.config.Driver == SQLite {
+	if f.config.kind() == sqlite.Name {
 		return // SQLite runs one write transaction at a time
 	}
 	err := settle(func() { require.NoError(t, fenceWithin(10*time.Second)) }, func() { t.Error("the shard has moved") })
-	require.ErrorIs(t, err, errAgain)
+	require.ErrorIs(t, err, db.ErrAgain)
 }
 
 // Settlers and remote credits race with fences. After a Fence has returned, every grant above its floor that an older

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // Fund is the source of a client's credits in a currency: the contra account of `hongbao balance`.
@@ -59,23 +60,23 @@ func (l *Ledger) Fund(ctx context.Context, f Funding) (Fund, error) {
 		return Fund{}, err
 	}
 	fund := Fund{Client: f.Client, Currency: f.Currency}
-	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		found, err := isFunded(ctx, t, &f)
 		if err == nil && !found {
-			// If a concurrent call has inserted the funding, this fails with errAgain.
-			err = t.run(ctx, stmt{
-				sql: `INSERT INTO credit_funding (client, id, currency, amount, decided_by, why, created_at)
+			// If a concurrent call has inserted the funding, this fails with db.ErrAgain.
+			err = t.Run(ctx, db.Stmt{
+				SQL: `INSERT INTO credit_funding (client, id, currency, amount, decided_by, why, created_at)
 					VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-				args: []any{f.Client, f.ID, f.Currency, int64(f.Amount), f.By, f.Why, time.Now().UnixMilli()},
-			}, stmt{sql: l.dialect.addToFund, args: []any{f.Client, f.Currency, int64(f.Amount)}})
+				Args: []any{f.Client, f.ID, f.Currency, int64(f.Amount), f.By, f.Why, time.Now().UnixMilli()},
+			}, db.Stmt{SQL: l.dialect.AddToFund, Args: []any{f.Client, f.Currency, int64(f.Amount)}})
 		}
 		if err != nil {
 			return nil, err
 		}
-		return nil, t.query(ctx, `SELECT funded, credited, credits FROM credit_fund WHERE client = $1 AND currency = $2`,
-			[]any{f.Client, f.Currency}, func(s scan) error { return s(&fund.Funded, &fund.Credited, &fund.Credits) })
+		return nil, t.Query(ctx, `SELECT funded, credited, credits FROM credit_fund WHERE client = $1 AND currency = $2`,
+			[]any{f.Client, f.Currency}, func(s db.Scan) error { return s(&fund.Funded, &fund.Credited, &fund.Credits) })
 	})
-	if errors.Is(err, errOverdraw) {
+	if errors.Is(err, db.ErrOverdraw) {
 		err = hongbao.Errorf(hongbao.ClassPermanent, "the fund would be above %d", hongbao.MaxAmount)
 	}
 	if err != nil {
@@ -85,10 +86,10 @@ func (l *Ledger) Fund(ctx context.Context, f Funding) (Fund, error) {
 }
 
 // isFunded reports whether the ledger has the funding. A different funding with the same ID is a Conflict.
-func isFunded(ctx context.Context, t txn, f *Funding) (found bool, err error) {
+func isFunded(ctx context.Context, t db.Txn, f *Funding) (found bool, err error) {
 	has := Funding{Client: f.Client, ID: f.ID, Decision: f.Decision}
-	err = t.query(ctx, `SELECT currency, amount FROM credit_funding WHERE client = $1 AND id = $2`,
-		[]any{f.Client, f.ID}, func(s scan) error {
+	err = t.Query(ctx, `SELECT currency, amount FROM credit_funding WHERE client = $1 AND id = $2`,
+		[]any{f.Client, f.ID}, func(s db.Scan) error {
 			found = true
 			return s(&has.Currency, &has.Amount)
 		})
@@ -104,7 +105,7 @@ func isFunded(ctx context.Context, t txn, f *Funding) (found bool, err error) {
 func (l *Ledger) Funds(ctx context.Context) ([]Fund, error) {
 	return rowQuery[Fund]{"read the funds of the clients",
 		`SELECT client, currency, funded, credited, credits FROM credit_fund ORDER BY client, currency`, nil,
-		func(s scan) (f Fund, err error) {
+		func(s db.Scan) (f Fund, err error) {
 			err = s(&f.Client, &f.Currency, &f.Funded, &f.Credited, &f.Credits)
 			return f, err
 		}}.all(ctx, l)

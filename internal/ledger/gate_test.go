@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 )
 
 // An error of a gate is what a broken connection to a database server would be at the same moment.
@@ -18,19 +19,19 @@ func TestGateOfATransaction(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	for _, c := range []struct {
-		at      Moment
+		at      sqlite.Moment
 		class   hongbao.Class
 		changed bool
-	}{{GateBegin, hongbao.ClassTransient, false}, {GateCommit, hongbao.ClassUnknown, false}, {GateAnswer, hongbao.ClassUnknown, true}} {
-		failing := Moment(-1)
+	}{{sqlite.GateBegin, hongbao.ClassTransient, false}, {sqlite.GateCommit, hongbao.ClassUnknown, false}, {sqlite.GateAnswer, hongbao.ClassUnknown, true}} {
+		failing := sqlite.Moment(-1)
 		cfg := DefaultConfig()
-		cfg.Driver, cfg.DSN = SQLite, filepath.Join(t.TempDir(), "ledger.db")
-		cfg.Gate = func(_ context.Context, at Moment) error {
+		cfg.Database = sqlite.Database{Path: filepath.Join(t.TempDir(), "ledger.db"), Gate: func(_ context.Context,
+			at sqlite.Moment) error {
 			if at == failing {
 				return broken
 			}
 			return nil
-		}
+		}}
 		_, err := Migrate(t.Context(), cfg)
 		require.NoError(t, err)
 		l, err := Open(t.Context(), cfg)

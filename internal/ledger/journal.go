@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // maxDetails bounds the details of an entry of the journal.
@@ -19,7 +20,7 @@ const maxDetails = 16 << 10
 // Record writes entries into the journal; access.Entry.Fit truncates them. It never changes an existing entry. Within
 // Together the entries are part of the transaction.
 func (l *Ledger) Record(ctx context.Context, entries ...access.Entry) error {
-	stmts := make([]stmt, len(entries))
+	stmts := make([]db.Stmt, len(entries))
 	for i := range entries {
 		e := entries[i]
 		e.Fit()
@@ -33,10 +34,10 @@ func (l *Ledger) Record(ctx context.Context, entries ...access.Entry) error {
 		if len(details) > maxDetails {
 			details = []byte(`{"left_out":"too long"}`)
 		}
-		stmts[i] = stmt{sql: l.dialect.insertJournal, args: []any{e.ID, e.Time.UnixMilli(), e.Who, string(e.Action),
+		stmts[i] = db.Stmt{SQL: l.dialect.InsertJournal, Args: []any{e.ID, e.Time.UnixMilli(), e.Who, string(e.Action),
 			e.Campaign, e.Sink, string(e.Outcome), e.RequestID, string(details)}}
 	}
-	err := l.write(ctx, func(context.Context, txn) ([]stmt, error) { return stmts, nil })
+	err := l.write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) { return stmts, nil })
 	if err != nil {
 		return fmt.Errorf("write into the journal: %w", err)
 	}
@@ -96,7 +97,7 @@ func journalWhere(q *access.JournalQuery) (string, []any, error) {
 	return strings.Join(conds, " AND "), args, nil
 }
 
-func scanEntry(s scan) (e access.Entry, err error) {
+func scanEntry(s db.Scan) (e access.Entry, err error) {
 	var at int64
 	var action, outcome, details string
 	if err = s(&e.ID, &at, &e.Who, &action, &e.Campaign, &e.Sink, &outcome, &e.RequestID, &details); err != nil {

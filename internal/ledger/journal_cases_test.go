@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 )
 
 func testJournal(t *testing.T, f *fixture) {
@@ -74,7 +75,7 @@ func testJournal(t *testing.T, f *fixture) {
 // AfterCommit calls its function only after a commit.
 func testJournalTogether(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
-	apart := f.config.Driver != SQLite
+	apart := f.config.kind() != sqlite.Name
 	try := func(fails error) (called bool, err error) {
 		err = l.Together(ctx, func(ctx context.Context) error {
 			if _, err := l.CreateCampaign(ctx, testCampaign(t, "rain", 3)); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // maxLiveKeys bounds the keys that are neither revoked nor expired, because each program that checks keys has all of
@@ -17,7 +18,7 @@ const maxLiveKeys = 10_000
 const keyColumns = `id, role, campaigns, hash, old_hash, old_until, created_at, expires_at, revoked_at, note,
 	sponsors, largest_total, client`
 
-func scanKey(s scan) (k access.Key, err error) {
+func scanKey(s db.Scan) (k access.Key, err error) {
 	var role, campaigns, sponsors string
 	var oldUntil, created, expires, revoked int64
 	err = s(&k.ID, &role, &campaigns, &k.Hash, &k.OldHash, &oldUntil, &created, &expires, &revoked, &k.Note, &sponsors,
@@ -52,14 +53,14 @@ func (l *Ledger) AddKey(ctx context.Context, k access.Key) (access.Key, error) {
 		return access.Key{}, err
 	}
 	k.Created = atMilli(now.UnixMilli())
-	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		live, _, err := rowQuery[int64]{sql: `SELECT COUNT(*) FROM api_key WHERE revoked_at = 0 AND
 			(expires_at = 0 OR expires_at > $1)`, args: []any{now.UnixMilli()}, row: number}.first(ctx, t)
 		if err == nil && live >= maxLiveKeys {
 			err = hongbao.Errorf(hongbao.ClassPermanent, "%d keys are live already: revoke some with `hongbao key revoke`", live)
 		}
-		return []stmt{{sql: `INSERT INTO api_key (id, role, campaigns, hash, created_at, expires_at, note, sponsors,
-			largest_total, client) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, args: []any{k.ID, string(k.Role),
+		return []db.Stmt{{SQL: `INSERT INTO api_key (id, role, campaigns, hash, created_at, expires_at, note, sponsors,
+			largest_total, client) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, Args: []any{k.ID, string(k.Role),
 			strings.Join(k.Campaigns, " "), k.Hash, milli(k.Created), milli(k.Expires), k.Note, strings.Join(k.Sponsors, " "),
 			int64(k.LargestTotal), k.Client}}}, err
 	})
@@ -132,9 +133,9 @@ func (l *Ledger) RotateKey(ctx context.Context, id string, to Rotation) (access.
 // changeKey reads a key with its row locked, calls change and stores the result.
 func (l *Ledger) changeKey(ctx context.Context, what, id string, change func(*access.Key, time.Time) error) (k access.Key,
 	err error) {
-	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	err = l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		// An update without a change locks the row on every database.
-		if err := t.run(ctx, stmt{sql: `UPDATE api_key SET id = id WHERE id = $1`, args: []any{id}}); err != nil {
+		if err := t.Run(ctx, db.Stmt{SQL: `UPDATE api_key SET id = id WHERE id = $1`, Args: []any{id}}); err != nil {
 			return nil, err
 		}
 		var found bool
@@ -146,8 +147,8 @@ func (l *Ledger) changeKey(ctx context.Context, what, id string, change func(*ac
 		if err == nil {
 			err = change(&k, atMilli(time.Now().UnixMilli()))
 		}
-		return []stmt{{sql: `UPDATE api_key SET hash = $2, old_hash = $3, old_until = $4, revoked_at = $5, expires_at = $6
-			WHERE id = $1`, args: []any{id, k.Hash, k.OldHash, milli(k.OldUntil), milli(k.Revoked), milli(k.Expires)}}}, err
+		return []db.Stmt{{SQL: `UPDATE api_key SET hash = $2, old_hash = $3, old_until = $4, revoked_at = $5, expires_at = $6
+			WHERE id = $1`, Args: []any{id, k.Hash, k.OldHash, milli(k.OldUntil), milli(k.Revoked), milli(k.Expires)}}}, err
 	})
 	if err != nil {
 		return access.Key{}, fmt.Errorf("%s API key %.40s: %w", what, id, err)

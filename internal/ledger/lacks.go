@@ -4,13 +4,14 @@ import (
 	"context"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // Lacks returns the grants whose packets are unknown to the ledger: neither paid, nor in quarantine, nor pending at a
 // remote. A call should have at most about a thousand grants.
 func (l *Ledger) Lacks(ctx context.Context, grants []hongbao.Grant) (lacks []hongbao.Grant, err error) {
 	items := itemsOf(grants, 0)
-	err = l.read(ctx, func(ctx context.Context, t txn) error {
+	err = l.read(ctx, func(ctx context.Context, t db.Txn) error {
 		has, err := l.recall(ctx, t, items)
 		lacks = nil
 		for i := range grants {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/turn"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // Lazy returns a Ledger that calls open at its first use. After a failure it tries again once failedFor has passed.
@@ -84,28 +85,31 @@ func (s *lazyStore) attempt(ctx context.Context) (*Ledger, error) {
 	return l, nil
 }
 
-func (s *lazyStore) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
+// Write opens the ledger unless it is open, and writes to it.
+func (s *lazyStore) Write(ctx context.Context, fn func(db.Txn) ([]db.Stmt, error)) error {
 	l, err := s.ready(ctx)
 	if err != nil {
 		return err
 	}
-	return l.store.write(ctx, l.refusing(ctx, fn))
+	return l.store.Write(ctx, l.refusing(ctx, fn))
 }
 
-func (s *lazyStore) read(ctx context.Context, fn func(txn) error) error {
+// Read opens the ledger unless it is open, and reads from it.
+func (s *lazyStore) Read(ctx context.Context, fn func(db.Txn) error) error {
 	l, err := s.ready(ctx)
 	if err != nil {
 		return err
 	}
-	return l.store.read(ctx, fn)
+	return l.store.Read(ctx, fn)
 }
 
-func (s *lazyStore) close() error {
+// Close ends a running attempt, and closes the ledger if it is open.
+func (s *lazyStore) Close() error {
 	s.end() // a running attempt fails; close does not return its error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.opened.Load(); l != nil {
-		return l.store.close()
+		return l.store.Close()
 	}
 	return nil
 }

@@ -10,13 +10,16 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 )
 
 // lazyLedger returns a lazy ledger over its own file, and counts how often it was opened.
 func lazyLedger(t *testing.T, fails *atomic.Bool) (*Ledger, *atomic.Int64) {
 	t.Helper()
-	cfg := Config{Driver: SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db"), Conns: 4, ConnectTimeout: 5 * time.Second,
-		LockTimeout: 5 * time.Second, Timeout: 30 * time.Second, Retries: 5}
+	cfg := DefaultConfig()
+	cfg.Database = sqlite.Database{Path: filepath.Join(t.TempDir(), "ledger.db")}
 	_, err := Migrate(t.Context(), cfg)
 	require.NoError(t, err)
 	opened := &atomic.Int64{}
@@ -62,7 +65,7 @@ func TestLazyOpensWithinTogether(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	err := l.Together(ctx, func(ctx context.Context) error {
-		return l.write(ctx, func(context.Context, txn) ([]stmt, error) { return nil, nil })
+		return l.write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) { return nil, nil })
 	})
 	require.NoError(t, err)
 }
@@ -85,7 +88,7 @@ func TestLazyRemembersAFailure(t *testing.T) {
 func TestLedgerThatHangsIsClosed(t *testing.T) {
 	t.Parallel()
 	began := make(chan struct{})
-	l := Lazy(Config{Driver: SQLite}, func(ctx context.Context) (*Ledger, error) {
+	l := Lazy(Config{Database: sqlite.Database{}}, func(ctx context.Context) (*Ledger, error) {
 		close(began)
 		<-ctx.Done()
 		return nil, errors.New("it hung")

@@ -13,14 +13,15 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // Ledger is the database that records which users were paid. All methods are safe for concurrent use by many workers
 // and processes.
 type Ledger struct {
 	config  Config
-	store   store
-	dialect *dialect
+	store   db.Store
+	dialect *db.Dialect
 	known   campaignCache
 	// refuseNewer, if not empty, is a query that fails if the schema is too new for this build.
 	refuseNewer string
@@ -29,7 +30,7 @@ type Ledger struct {
 }
 
 // Open connects to an existing ledger, and checks the server's settings and the schema. It creates and changes nothing.
-// Its error wraps a *SettingError for every setting that could lose money. If the database lacks the tables of this
+// Its error wraps a *db.SettingError for every setting that could lose money. If the database lacks the tables of this
 // build, Open returns an error of ClassBroken. Migrate, which `hongbao init` calls, creates the tables.
 func Open(ctx context.Context, config Config) (*Ledger, error) {
 	l, err := reach(ctx, config, false)
@@ -38,9 +39,9 @@ func Open(ctx context.Context, config Config) (*Ledger, error) {
 	}
 	version, err := l.checkSchema(ctx)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the %s ledger: %w", config.Driver, err), l.store.close())
+		return nil, errors.Join(fmt.Errorf("open the %s ledger: %w", l.dialect.Name, err), l.store.Close())
 	}
-	l.refuseNewer = fmt.Sprintf(l.dialect.refuseNewer, version)
+	l.refuseNewer = fmt.Sprintf(l.dialect.RefuseNewer, version)
 	return l, nil
 }
 
@@ -52,8 +53,8 @@ func Migrate(ctx context.Context, config Config) (steps []string, err error) {
 		return nil, err
 	}
 	steps, err = l.migrate(ctx)
-	if err = errors.Join(err, l.store.close()); err != nil {
-		return nil, fmt.Errorf("migrate the %s ledger: %w", config.Driver, err)
+	if err = errors.Join(err, l.store.Close()); err != nil {
+		return nil, fmt.Errorf("migrate the %s ledger: %w", l.dialect.Name, err)
 	}
 	return steps, nil
 }
@@ -62,16 +63,6 @@ func Migrate(ctx context.Context, config Config) (steps []string, err error) {
 // long.
 const migrateTimeout = time.Hour
 
-// migrating returns the configuration for a migration. On SQLite it also extends the lock timeout, because a concurrent
-// migration locks the whole file.
-func migrating(config Config) Config {
-	config.Timeout = max(config.Timeout, migrateTimeout)
-	if config.Driver == SQLite {
-		config.LockTimeout = max(config.LockTimeout, migrateTimeout/2)
-	}
-	return config
-}
-
 // reach connects to the database and checks its settings. create says that the caller migrates, so reach may create the
 // file of SQLite.
 func reach(ctx context.Context, config Config, create bool) (*Ledger, error) {
@@ -79,73 +70,55 @@ func reach(ctx context.Context, config Config, create bool) (*Ledger, error) {
 		return nil, err
 	}
 	if create {
-		config = migrating(config)
+		config.Timeout = max(config.Timeout, migrateTimeout)
 	}
 	l := newLedger(config)
 	var err error
-	switch config.Driver {
-	case PostgreSQL:
-		l.store, err = openPostgres(ctx, &config)
-	case MySQL:
-		l.store, err = openMySQL(ctx, &l.config)
-	case SQLite:
-		l.store, err = openSQLite(ctx, &config, create)
+	l.store, err = config.Database.Open(ctx, config.Limits, create)
+	var missing *db.MissingError
+	if errors.As(err, &missing) {
+		err = fmt.Errorf("%w: %w", ErrNotInitialized, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open the %s ledger: %w", config.Driver, err)
+		return nil, fmt.Errorf("open the %s ledger: %w", l.dialect.Name, err)
 	}
 	return l, nil
 }
 
-// newLedger returns a ledger without a store. Config.Check has refused unknown drivers.
+// newLedger returns a ledger without a store.
 func newLedger(config Config) *Ledger {
-	l := &Ledger{config: config, known: campaignCache{campaigns: make(map[string]knownCampaign)},
-		newer: alarms{last: make(map[string]time.Time)}}
+	l := &Ledger{config: config, dialect: config.Database.Dialect(),
+		known: campaignCache{campaigns: make(map[string]knownCampaign)}, newer: alarms{last: make(map[string]time.Time)}}
 	l.log.Store(config.Log)
-	switch config.Driver {
-	case PostgreSQL:
-		l.dialect = &postgresDialect
-	case MySQL:
-		l.dialect = &mysqlDialect
-	case SQLite:
-		l.dialect = &sqliteDialect
-	}
 	return l
 }
 
 // Close waits for running transactions and closes all connections. Call no other method after it.
-func (l *Ledger) Close() error { return l.store.close() }
+func (l *Ledger) Close() error { return l.store.Close() }
 
-// errAgain marks a transaction that the database rolled back because of a conflict with another one. The caller retries
-// it.
-var errAgain = errors.New("the transaction lost a conflict with another one")
-
-// errOverdraw marks a transaction that violated a CHECK constraint on money.
-var errOverdraw = errors.New("it would pay more than was funded")
-
-// write runs a transaction, and retries it a bounded number of times while it fails with errAgain. Within Together it
-// runs as a part of the outer transaction.
-func (l *Ledger) write(ctx context.Context, fn func(context.Context, txn) ([]stmt, error)) error {
+// write runs a transaction, and retries it a bounded number of times while it fails with db.ErrAgain. Within Together
+// it runs as a part of the outer transaction.
+func (l *Ledger) write(ctx context.Context, fn func(context.Context, db.Txn) ([]db.Stmt, error)) error {
 	if t := togetherOf(ctx); t != nil {
 		return t.write(ctx, fn)
 	}
 	return l.again(ctx, func() error {
 		tctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
 		defer cancel()
-		return l.store.write(tctx, l.refusing(tctx, func(t txn) ([]stmt, error) { return fn(tctx, t) }))
+		return l.store.Write(tctx, l.refusing(tctx, func(t db.Txn) ([]db.Stmt, error) { return fn(tctx, t) }))
 	})
 }
 
 // readDurably is read for an answer that confirms what it has read. It returns once that is on the servers for which a
 // commit waits: on PostgreSQL what it has read may be committed, but not replicated yet.
-func (l *Ledger) readDurably(ctx context.Context, fn func(context.Context, txn) error) error {
-	return l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) { return nil, fn(ctx, t) })
+func (l *Ledger) readDurably(ctx context.Context, fn func(context.Context, db.Txn) error) error {
+	return l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) { return nil, fn(ctx, t) })
 }
 
 // Replicated returns once all that this process has read in the ledger is on the servers for which a commit waits. Call
 // it before something that can't be taken back, such as dealing packets, if no method that writes is called before.
 func (l *Ledger) Replicated(ctx context.Context) error {
-	err := l.readDurably(ctx, func(ctx context.Context, t txn) error { return t.run(ctx) })
+	err := l.readDurably(ctx, func(ctx context.Context, t db.Txn) error { return t.Run(ctx) })
 	if err != nil {
 		return fmt.Errorf("wait for the ledger's standby: %w", err)
 	}
@@ -154,12 +127,12 @@ func (l *Ledger) Replicated(ctx context.Context) error {
 
 // refusing makes a transaction fail once a newer build has changed the schema incompatibly. A Ledger that migrates
 // checks the schema itself, because it may have no tables yet.
-func (l *Ledger) refusing(ctx context.Context, fn func(txn) ([]stmt, error)) func(txn) ([]stmt, error) {
+func (l *Ledger) refusing(ctx context.Context, fn func(db.Txn) ([]db.Stmt, error)) func(db.Txn) ([]db.Stmt, error) {
 	if l.refuseNewer == "" {
 		return fn
 	}
-	return func(t txn) ([]stmt, error) {
-		if err := t.refuseNewer(ctx, l.refuseNewer); err != nil {
+	return func(t db.Txn) ([]db.Stmt, error) {
+		if err := t.RefuseNewer(ctx, l.refuseNewer); err != nil {
 			return nil, err
 		}
 		return fn(t)
@@ -168,19 +141,19 @@ func (l *Ledger) refusing(ctx context.Context, fn func(txn) ([]stmt, error)) fun
 
 // alarmNewer logs the alarm that the schema is too new for this build, at most once a minute.
 func (l *Ledger) alarmNewer(err error) {
-	if log := l.log.Load(); log != nil && errors.Is(err, ErrNewerSchema) && l.newer.due("") {
+	if log := l.log.Load(); log != nil && errors.Is(err, db.ErrNewerSchema) && l.newer.due("") {
 		log.Error("ALARM: the ledger's schema is newer than this build can work with, so this process writes nothing to it, "+
 			"and grants wait unpaid; run the new build", zap.String("code", "newer_schema"), zap.Error(err))
 	}
 }
 
-// again runs a transaction, and retries it a bounded number of times while it fails with errAgain.
+// again runs a transaction, and retries it a bounded number of times while it fails with db.ErrAgain.
 func (l *Ledger) again(ctx context.Context, transact func() error) error {
 	run := func() (again bool, err error) {
 		start := time.Now()
 		err = transact()
 		l.alarmNewer(err)
-		again = errors.Is(err, errAgain)
+		again = errors.Is(err, db.ErrAgain)
 		l.observe("write", start, again, err)
 		if ctx.Err() != nil && hongbao.IsOutage(err) { // the caller gave up; the database is not down
 			err = hongbao.Errorf(hongbao.ClassOf(err), "%w: %w", context.Cause(ctx), err)
@@ -193,14 +166,14 @@ func (l *Ledger) again(ctx context.Context, transact func() error) error {
 }
 
 // read runs fn on one snapshot. Within a Together that has written something, it runs fn in that transaction.
-func (l *Ledger) read(ctx context.Context, fn func(context.Context, txn) error) error {
+func (l *Ledger) read(ctx context.Context, fn func(context.Context, db.Txn) error) error {
 	if begun, err := togetherOf(ctx).read(ctx, fn); begun {
 		return err
 	}
 	tctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
 	defer cancel()
 	start := time.Now()
-	err := l.store.read(tctx, func(t txn) error { return fn(tctx, t) })
+	err := l.store.Read(tctx, func(t db.Txn) error { return fn(tctx, t) })
 	l.observe("read", start, false, err)
 	return err
 }
@@ -258,7 +231,7 @@ func (l *Ledger) lookUp(ctx context.Context, id string, packet int64) (knownCamp
 		return k, true, nil
 	}
 	k, found, err := rowQuery[knownCampaign]{"look up campaign " + id + " in the ledger",
-		`SELECT currency, packets FROM campaign WHERE id = $1`, []any{id}, func(s scan) (k knownCampaign, err error) {
+		`SELECT currency, packets FROM campaign WHERE id = $1`, []any{id}, func(s db.Scan) (k knownCampaign, err error) {
 			err = s(&k.currency, &k.packets)
 			return k, err
 		}}.one(ctx, l)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // AcceptedLoss is an operator's decision that a shard continues although Redis has lost some of its data.
@@ -27,12 +28,12 @@ func (l *Ledger) AcceptLoss(ctx context.Context, from int64, token string, decis
 		return hongbao.Errorf(hongbao.ClassPermanent, "accept the loss of shard %d: %w", decision.Shard, err)
 	}
 	move := shardMove{shard: decision.Shard, from: from, to: ShardState{Epoch: decision.Epoch, Token: token}}
-	return move.named(l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	return move.named(l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		if _, err := move.run(ctx, t); err != nil {
 			return nil, err
 		}
-		return []stmt{{sql: l.dialect.insertAcceptedLoss,
-			args: []any{int64(decision.Shard), decision.Epoch, decision.By, decision.Why, decision.Lost, time.Now().UnixMilli()}}}, nil
+		return []db.Stmt{{SQL: l.dialect.InsertAcceptedLoss,
+			Args: []any{int64(decision.Shard), decision.Epoch, decision.By, decision.Why, decision.Lost, time.Now().UnixMilli()}}}, nil
 	}))
 }
 
@@ -41,7 +42,7 @@ func (l *Ledger) AcceptedLosses(ctx context.Context, limit int) ([]AcceptedLoss,
 	return rowQuery[AcceptedLoss]{"list the losses that were accepted",
 		`SELECT shard, epoch, accepted_by, why, lost, created_at FROM accepted_loss
 			ORDER BY created_at DESC, shard, epoch DESC LIMIT $1`, []any{int64(limit)},
-		func(s scan) (w AcceptedLoss, err error) {
+		func(s db.Scan) (w AcceptedLoss, err error) {
 			var at int64
 			err = s(&w.Shard, &w.Epoch, &w.By, &w.Why, &w.Lost, &at)
 			w.At = time.UnixMilli(at).UTC()

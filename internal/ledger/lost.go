@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // Lost is what the ledger knows of a shard's events above a seq.
@@ -23,7 +24,7 @@ type Lost struct {
 
 // LostEvents reads everything that the ledger knows of a shard's events above a seq, on one snapshot.
 func (l *Ledger) LostEvents(ctx context.Context, shard int, above int64) (lost Lost, err error) {
-	err = l.readPages(ctx, func(ctx context.Context, t txn) (err error) {
+	err = l.readPages(ctx, func(ctx context.Context, t db.Txn) (err error) {
 		lost = Lost{}
 		for _, table := range []string{"grants", "pending"} {
 			if err := lost.read(ctx, t, table, shard, above); err != nil {
@@ -46,14 +47,14 @@ func (l *Ledger) LostEvents(ctx context.Context, shard int, above int64) (lost L
 	return lost, nil
 }
 
-func (lost *Lost) read(ctx context.Context, t txn, table string, shard int, above int64) error {
+func (lost *Lost) read(ctx context.Context, t db.Txn, table string, shard int, above int64) error {
 	last := hongbao.Grant{Seq: above + 1} // sorts before every row of that seq, since no campaign has an empty id
 	return eachPage(ctx, t, `SELECT `+grantColumns+`,
 		COALESCE((SELECT code FROM code AS k WHERE k.campaign = `+table+`.campaign AND k.packet = `+table+`.packet), ''),
 		COALESCE((SELECT currency FROM campaign AS c WHERE c.id = `+table+`.campaign), '')
 		FROM `+table+` WHERE shard = $1 AND seq >= $2 AND (seq, campaign, packet) > ($2, $3, $4)
 		ORDER BY seq, campaign, packet LIMIT $5`,
-		func() []any { return []any{int64(shard), last.Seq, last.Campaign, last.Packet} }, func(s scan) error {
+		func() []any { return []any{int64(shard), last.Seq, last.Campaign, last.Packet} }, func(s db.Scan) error {
 			var g hongbao.Grant
 			var in, at int64
 			err := s(&g.Campaign, &g.Packet, &g.User, &g.Amount, &in, &g.Seq, &g.Epoch, &g.RequestID, &at, &g.Code, &g.Currency)

@@ -1,10 +1,12 @@
 package ledger
 
 import (
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
 
@@ -57,7 +59,7 @@ func testLostEvents(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.Equal(t, Lost{Others: true}, lost(5, 0), "the close of a place")
 	require.Equal(t, Lost{}, lost(5, 1))
-	f.tamper(t, stmt{sql: `INSERT INTO archive_shard (campaign, shard, last_seq) VALUES ('fog', 1, 70)`})
+	f.tamper(t, db.Stmt{SQL: `INSERT INTO archive_shard (campaign, shard, last_seq) VALUES ('fog', 1, 70)`})
 	require.Equal(t, Lost{Others: true}, lost(1, 69))
 	require.Equal(t, Lost{}, lost(1, 70))
 

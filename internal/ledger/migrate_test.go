@@ -12,36 +12,38 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // Each database has the same steps, in its own dialect.
 func TestMigrationsOfEachDatabase(t *testing.T) {
 	t.Parallel()
-	names := func(d dialect) (list []string) {
-		steps, err := loadMigrations(migrationFiles, d.migrations)
-		require.NoError(t, err)
+	names := func(d *db.Dialect) (list []string) {
+		steps := d.Migrations
 		for _, s := range steps {
-			list = append(list, s.name)
+			list = append(list, s.Name)
 		}
 		return list
 	}
-	want := names(postgresDialect)
+	want := names(postgres.Database{}.Dialect())
 	require.NotEmpty(t, want)
-	require.Equal(t, want, names(mysqlDialect))
-	require.Equal(t, want, names(sqliteDialect))
+	require.Equal(t, want, names(mysql.Database{}.Dialect()))
+	require.Equal(t, want, names(sqlite.Database{}.Dialect()))
 }
 
 // withNext returns the steps of this build, and a next step with this script.
-func withNext(t *testing.T, d dialect, script string) []migration {
+func withNext(t *testing.T, d *db.Dialect, script string) []db.Step {
 	t.Helper()
-	steps, err := loadMigrations(migrationFiles, d.migrations)
-	require.NoError(t, err)
-	files := fstest.MapFS{fmt.Sprintf("%04d_next.sql", newest(steps)+1): {Data: []byte(script)}}
+	steps := d.Migrations
+	files := fstest.MapFS{fmt.Sprintf("%04d_next.sql", db.Newest(steps)+1): {Data: []byte(script)}}
 	for _, m := range steps {
-		files[m.name] = &fstest.MapFile{Data: []byte(m.script)}
+		files[m.Name] = &fstest.MapFile{Data: []byte(m.Script)}
 	}
-	steps, err = loadMigrations(files, ".")
+	steps, err := db.LoadSteps(files, ".")
 	require.NoError(t, err)
 	return steps
 }
@@ -53,13 +55,13 @@ CREATE INDEX IF NOT EXISTS grants_by_epoch ON grants (epoch);
 `
 
 // applies runs the steps as a process of its own, and returns the names of those that were missing.
-func (f *fixture) applies(ctx context.Context, steps []migration) (done []string, err error) {
+func (f *fixture) applies(ctx context.Context, steps []db.Step) (done []string, err error) {
 	l, err := reach(ctx, f.config, true)
 	if err != nil {
 		return nil, err
 	}
 	done, err = l.apply(ctx, steps)
-	return done, errors.Join(err, l.store.close())
+	return done, errors.Join(err, l.store.Close())
 }
 
 // Several migrations at once create an index while settlers write to its table. They replace an invalid index that a
@@ -72,16 +74,16 @@ func TestPostgresIndexIsMadeBesideWriters(t *testing.T) {
 			f := newFixture(t, postgresConfig(t))
 			f.create(t, "rain", 100)
 			f.settles(t, grantsOf("rain", 1, 50)...)
-			steps := withNext(t, postgresDialect, nextIndex)
+			steps := withNext(t, postgres.Database{}.Dialect(), nextIndex)
 			switch left {
 			case "an invalid index":
-				conn, err := pgx.Connect(t.Context(), f.config.DSN)
+				conn, err := pgx.Connect(t.Context(), f.config.dsn())
 				require.NoError(t, err)
 				_, err = conn.Exec(t.Context(), `CREATE UNIQUE INDEX CONCURRENTLY grants_by_epoch ON grants (epoch)`)
 				require.ErrorContains(t, err, "23505", "it fails, and leaves an invalid index")
 				require.NoError(t, conn.Close(t.Context()))
 			case "the index":
-				f.tamper(t, stmt{sql: `CREATE INDEX grants_by_epoch ON grants (epoch)`})
+				f.tamper(t, db.Stmt{SQL: `CREATE INDEX grants_by_epoch ON grants (epoch)`})
 			}
 			var group errgroup.Group
 			for range 3 {
@@ -115,8 +117,8 @@ func TestPostgresIndexBlocksNoWriter(t *testing.T) {
 	f := newFixture(t, postgresConfig(t))
 	f.create(t, "rain", 10)
 	f.settles(t, grant("rain", 1))
-	steps := withNext(t, postgresDialect, nextIndex)
-	conn, err := pgx.Connect(t.Context(), f.config.DSN)
+	steps := withNext(t, postgres.Database{}.Dialect(), nextIndex)
+	conn, err := pgx.Connect(t.Context(), f.config.dsn())
 	require.NoError(t, err)
 	defer conn.Close(context.WithoutCancel(t.Context()))
 	open, err := conn.Begin(t.Context())
@@ -145,20 +147,20 @@ func TestPostgresIndexBlocksNoWriter(t *testing.T) {
 // any number, each later one the next number.
 func TestHeadsOfMigrations(t *testing.T) {
 	t.Parallel()
-	load := func(scripts map[string]string) ([]migration, error) {
+	load := func(scripts map[string]string) ([]db.Step, error) {
 		files := fstest.MapFS{}
 		for name, script := range scripts {
 			files[name] = &fstest.MapFile{Data: []byte(script)}
 		}
-		return loadMigrations(files, ".")
+		return db.LoadSteps(files, ".")
 	}
 	steps, err := load(map[string]string{"0007_a.sql": "-- lowest: 7\n", "0008_b.sql": "-- lowest: 7\n-- sum: abc\n-- index: i ON t (c)\n"})
 	require.NoError(t, err)
-	require.Equal(t, "abc", steps[1].sum)
-	require.Equal(t, "i ON t (c)", steps[1].index)
-	require.EqualValues(t, 7, steps[1].lowest)
-	require.Len(t, steps[0].sum, 64)
-	require.Empty(t, steps[0].index)
+	require.Equal(t, "abc", steps[1].Sum)
+	require.Equal(t, "i ON t (c)", steps[1].Index)
+	require.EqualValues(t, 7, steps[1].Lowest)
+	require.Len(t, steps[0].Sum, 64)
+	require.Empty(t, steps[0].Index)
 	for want, scripts := range map[string]map[string]string{
 		"0009_b.sql: want the number 0008": {"0007_a.sql": "-- lowest: 7\n", "0009_b.sql": "-- lowest: 7\n"},
 		"want the number 0001":             {"a.sql": "-- lowest: 7\n"},

@@ -3,9 +3,10 @@ package ledger
 import (
 	"context"
 	"fmt"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"sync/atomic"
 	"testing"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 const (
@@ -53,9 +54,9 @@ func (l *Ledger) Once(ctx context.Context, r access.Request, do func(context.Con
 	// The condition answer = '' keeps the result if the transaction was committed after all.
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.config.Timeout)
 	defer cancel()
-	released := l.write(ending, func(ctx context.Context, t txn) ([]stmt, error) {
-		return []stmt{{sql: `DELETE FROM idempotency WHERE caller = $1 AND idempotency_key = $2 AND claim = $3 AND answer = ''`,
-			args: []any{r.Caller, r.Key, claim}}}, nil
+	released := l.write(ending, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+		return []db.Stmt{{SQL: `DELETE FROM idempotency WHERE caller = $1 AND idempotency_key = $2 AND claim = $3 AND answer = ''`,
+			Args: []any{r.Caller, r.Key, claim}}}, nil
 	})
 	if released != nil { // the claim expires by itself
 		err = fmt.Errorf("%w (for %s a repeat is refused because the request counts as under way: %w)", err, onceClaim,
@@ -73,19 +74,19 @@ func wrapOnce(r *access.Request, err error) error {
 
 // claimOnce claims a request, or returns its stored result. It deletes rows that are older than a day.
 func (l *Ledger) claimOnce(ctx context.Context, r *access.Request, claim string) (answer string, err error) {
-	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	err = l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		answer = ""
-		err := t.run(ctx, stmt{sql: `DELETE FROM idempotency WHERE claimed_at < ` + l.dialect.now + ` - $1`,
-			args: []any{onceAge.Milliseconds()}},
-			stmt{sql: l.dialect.insertOnceClaim, args: []any{r.Caller, r.Key, r.Hash, claim}})
+		err := t.Run(ctx, db.Stmt{SQL: `DELETE FROM idempotency WHERE claimed_at < ` + l.dialect.Now + ` - $1`,
+			Args: []any{onceAge.Milliseconds()}},
+			db.Stmt{SQL: l.dialect.InsertOnceClaim, Args: []any{r.Caller, r.Key, r.Hash, claim}})
 		if err != nil {
 			return nil, err
 		}
 		var hash, holder string
 		var age int64
-		err = t.query(ctx, `SELECT body_hash, claim, answer, `+l.dialect.now+` - claimed_at FROM idempotency
+		err = t.Query(ctx, `SELECT body_hash, claim, answer, `+l.dialect.Now+` - claimed_at FROM idempotency
 			WHERE caller = $1 AND idempotency_key = $2`, []any{r.Caller, r.Key},
-			func(s scan) error { return s(&hash, &holder, &answer, &age) })
+			func(s db.Scan) error { return s(&hash, &holder, &answer, &age) })
 		switch {
 		case err != nil || holder == claim: // this call inserted the claim
 			return nil, err
@@ -102,11 +103,11 @@ func (l *Ledger) claimOnce(ctx context.Context, r *access.Request, claim string)
 }
 
 // takeClaim takes over an expired claim, whose process has probably died.
-func (l *Ledger) takeClaim(ctx context.Context, t txn, r *access.Request, holder, claim string) error {
+func (l *Ledger) takeClaim(ctx context.Context, t db.Txn, r *access.Request, holder, claim string) error {
 	var changed int64
-	err := t.run(ctx, stmt{sql: `UPDATE idempotency SET claim = $4, claimed_at = ` + l.dialect.now + `
+	err := t.Run(ctx, db.Stmt{SQL: `UPDATE idempotency SET claim = $4, claimed_at = ` + l.dialect.Now + `
 		WHERE caller = $1 AND idempotency_key = $2 AND claim = $3 AND answer = ''`,
-		args: []any{r.Caller, r.Key, holder, claim}, changed: &changed})
+		Args: []any{r.Caller, r.Key, holder, claim}, Changed: &changed})
 	if err == nil && changed == 0 {
 		err = hongbao.Errorf(hongbao.ClassTransient, "%w", access.ErrUnderWay)
 	}
@@ -118,11 +119,11 @@ func (l *Ledger) keepAnswer(ctx context.Context, r *access.Request, claim string
 	if len(answer) == 0 {
 		return errors.New("keep the answer to a request: it is empty, so a repeat could not find it")
 	}
-	return l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	return l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		var changed int64
-		err := t.run(ctx, stmt{sql: `UPDATE idempotency SET answer = $4
+		err := t.Run(ctx, db.Stmt{SQL: `UPDATE idempotency SET answer = $4
 			WHERE caller = $1 AND idempotency_key = $2 AND claim = $3 AND answer = ''`,
-			args: []any{r.Caller, r.Key, claim, string(answer)}, changed: &changed})
+			Args: []any{r.Caller, r.Key, claim, string(answer)}, Changed: &changed})
 		if err == nil && changed == 0 { // the claim expired and another call took it over
 			err = hongbao.Errorf(hongbao.ClassTransient, "this call changed nothing: %w", access.ErrUnderWay)
 		}

@@ -16,6 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -74,7 +76,7 @@ func testOnce(t *testing.T, f *fixture) {
 	f.holds(t, "rain", nil)
 
 	// After a day the key can be used for another request.
-	f.tamper(t, stmt{sql: `UPDATE idempotency SET claimed_at = claimed_at - $1`, args: []any{onceAge.Milliseconds() + 1000}})
+	f.tamper(t, db.Stmt{SQL: `UPDATE idempotency SET claimed_at = claimed_at - $1`, Args: []any{onceAge.Milliseconds() + 1000}})
 	answer, again, err = l.Once(ctx, r, func(context.Context) ([]byte, error) { return []byte("{}"), nil })
 	require.NoError(t, err)
 	require.False(t, again)
@@ -123,7 +125,7 @@ func testOnceFails(t *testing.T, f *fixture) {
 		if calls++; calls == 1 { // a write fails, but the request continues: Once runs all of it again
 			_, err := l.CreateCampaign(ctx, testCampaign(t, "snow", 2))
 			require.NoError(t, err)
-			require.Error(t, l.write(ctx, func(context.Context, txn) ([]stmt, error) { return nil, errors.New("no") }))
+			require.Error(t, l.write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) { return nil, errors.New("no") }))
 		}
 		return do(ctx)
 	})
@@ -145,7 +147,7 @@ func testOnceUnderWay(t *testing.T, f *fixture) {
 		_, _, err := l.Once(t.Context(), r, never)
 		require.ErrorIs(t, err, access.ErrUnderWay)
 		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
-		f.tamper(t, stmt{sql: `UPDATE idempotency SET claimed_at = claimed_at - $1`, args: []any{onceClaim.Milliseconds() + 1}})
+		f.tamper(t, db.Stmt{SQL: `UPDATE idempotency SET claimed_at = claimed_at - $1`, Args: []any{onceClaim.Milliseconds() + 1}})
 		answer, again, err := l.Once(t.Context(), r, do)
 		require.NoError(t, err)
 		require.False(t, again, "the expired claim is taken over")
@@ -197,7 +199,7 @@ func testOnceAnswerLost(t *testing.T, s *faulty) {
 	r, do := f.creation(t, "rain")
 	_, _, err := f.ledger.Once(t.Context(), r, func(ctx context.Context) ([]byte, error) {
 		answer, err := do(ctx)
-		if config.Driver == MySQL {
+		if config.kind() == mysql.Name {
 			proxy.SwallowWholeAnswers(1, func(request []byte) bool { return bytes.HasSuffix(request, []byte("COMMIT")) },
 				testkit.MySQLAnswered)
 		} else {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // OwedRow is a range of a shard's events that a group owes to its sink. While the sink is not removed, Last is
@@ -48,7 +49,7 @@ func OwedBy(rows []OwedRow, sink string, shard int) stream.Owed {
 
 func owedRows(what, where string, args ...any) rowQuery[OwedRow] {
 	return rowQuery[OwedRow]{what, `SELECT sink, shard, first_seq, last_seq, begun_at, ended_at FROM owed WHERE ` + where +
-		` ORDER BY sink, shard, last_seq`, args, func(s scan) (r OwedRow, err error) {
+		` ORDER BY sink, shard, last_seq`, args, func(s db.Scan) (r OwedRow, err error) {
 		var shard, begun, ended int64
 		err = s(&r.Sink, &shard, &r.First, &r.Last, &begun, &ended)
 		r.Shard, r.Begun, r.Ended = int(shard), atMilli(begun), atMilli(ended)
@@ -65,21 +66,21 @@ func (l *Ledger) Owe(ctx context.Context, sink string, shard int, first int64) e
 		return hongbao.Errorf(hongbao.ClassPermanent, "%s: seq %d is below 1", what, first)
 	}
 	args := []any{sink, int64(shard), int64(stream.Forever)}
-	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		_, found, err := rowQuery[int64]{sql: `SELECT first_seq FROM owed WHERE sink = $1 AND shard = $2 AND last_seq = $3` +
-			l.dialect.share, args: args, row: number}.first(ctx, t) // it waits for an EndOwing that is under way
+			l.dialect.Share, args: args, row: number}.first(ctx, t) // it waits for an EndOwing that is under way
 		if err != nil || found {
 			return nil, err
 		}
-		err = t.run(ctx, stmt{sql: l.dialect.insertOwed,
-			args: []any{sink, int64(shard), first, int64(stream.Forever), time.Now().UnixMilli()}})
+		err = t.Run(ctx, db.Stmt{SQL: l.dialect.InsertOwed,
+			Args: []any{sink, int64(shard), first, int64(stream.Forever), time.Now().UnixMilli()}})
 		if err != nil {
 			return nil, err
 		}
 		last, _, err := rowQuery[int64]{sql: `SELECT COALESCE(MAX(last_seq), 0) FROM owed
 			WHERE sink = $1 AND shard = $2 AND last_seq < $3`, args: args, row: number}.first(ctx, t)
-		return []stmt{{sql: `UPDATE owed SET first_seq = $4
-			WHERE sink = $1 AND shard = $2 AND last_seq = $3 AND first_seq < $4`, args: append(args, last+1)}}, err
+		return []db.Stmt{{SQL: `UPDATE owed SET first_seq = $4
+			WHERE sink = $1 AND shard = $2 AND last_seq = $3 AND first_seq < $4`, Args: append(args, last+1)}}, err
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
@@ -94,12 +95,12 @@ var errGroupIsBack = errors.New("the group exists again")
 // group was created. It waits for this transaction, so the group never exists without a record.
 func (l *Ledger) EndOwing(ctx context.Context, sink string, shard int, last int64,
 	gone func(context.Context) (bool, error)) error {
-	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		args := []any{sink, int64(shard), int64(stream.Forever), last}
-		err := t.run(ctx, stmt{sql: `DELETE FROM owed WHERE sink = $1 AND shard = $2 AND last_seq = $3 AND first_seq > $4`,
-			args: args}, // the group owed nothing yet
-			stmt{sql: `UPDATE owed SET last_seq = $4, ended_at = $5 WHERE sink = $1 AND shard = $2 AND last_seq = $3`,
-				args: append(args, time.Now().UnixMilli())})
+		err := t.Run(ctx, db.Stmt{SQL: `DELETE FROM owed WHERE sink = $1 AND shard = $2 AND last_seq = $3 AND first_seq > $4`,
+			Args: args}, // the group owed nothing yet
+			db.Stmt{SQL: `UPDATE owed SET last_seq = $4, ended_at = $5 WHERE sink = $1 AND shard = $2 AND last_seq = $3`,
+				Args: append(args, time.Now().UnixMilli())})
 		if err != nil {
 			return nil, err
 		}

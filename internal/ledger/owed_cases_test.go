@@ -103,7 +103,7 @@ func testOwedBack(t *testing.T, f *fixture) {
 
 	var g errgroup.Group
 	asked, inner := make(chan struct{}, 1), f.ledger.store
-	f.ledger.store = &watched{store: inner, query: func(_ context.Context, sql string, _ int) {
+	f.ledger.store = &watched{Store: inner, query: func(_ context.Context, sql string, _ int) {
 		if strings.HasPrefix(sql, "SELECT first_seq FROM owed") {
 			asked <- struct{}{}
 		}

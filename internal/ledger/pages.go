@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // sumRows is the page size, in rows, of reads over a whole table.
@@ -12,23 +13,24 @@ const sumRows = 10_000
 
 // paged is a transaction in which each query has its own time limit.
 type paged struct {
-	txn
+	db.Txn
 	limit time.Duration
 }
 
-func (p paged) query(ctx context.Context, sql string, args []any, row func(scan) error) error {
+// Query is that of the transaction, with the limit.
+func (p paged) Query(ctx context.Context, sql string, args []any, row func(db.Scan) error) error {
 	ctx, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
-	return p.txn.query(ctx, sql, args, row)
+	return p.Txn.Query(ctx, sql, args, row)
 }
 
 // readPages runs fn on one snapshot. Config.Timeout bounds each query, rather than all of them together, so each query
 // must read a bounded number of rows.
-func (l *Ledger) readPages(ctx context.Context, fn func(context.Context, txn) error) error {
+func (l *Ledger) readPages(ctx context.Context, fn func(context.Context, db.Txn) error) error {
 	if begun, err := togetherOf(ctx).read(ctx, fn); begun {
 		return err
 	}
-	return l.store.read(ctx, func(t txn) error { return fn(ctx, paged{t, l.config.Timeout}) })
+	return l.store.Read(ctx, func(t db.Txn) error { return fn(ctx, paged{t, l.config.Timeout}) })
 }
 
 // paidGrant has the columns of table grants that sums need.
@@ -40,10 +42,10 @@ type paidGrant struct {
 }
 
 // eachPage repeats a query until a page has fewer than sumRows rows. row must advance the values that args returns.
-func eachPage(ctx context.Context, t txn, sql string, args func() []any, row func(scan) error) error {
+func eachPage(ctx context.Context, t db.Txn, sql string, args func() []any, row func(db.Scan) error) error {
 	for {
 		rows := 0
-		err := t.query(ctx, sql, append(args(), int64(sumRows)), func(s scan) error {
+		err := t.Query(ctx, sql, append(args(), int64(sumRows)), func(s db.Scan) error {
 			rows++
 			return row(s)
 		})
@@ -79,7 +81,7 @@ func (c *cursor[T]) next() (row T, ok bool, err error) {
 const selectPaid = `SELECT packet, user_id, amount, shard, seq FROM grants WHERE campaign = $1 AND packet > $2
 	ORDER BY packet LIMIT $3`
 
-func scanPaid(s scan) (g paidGrant, err error) {
+func scanPaid(s db.Scan) (g paidGrant, err error) {
 	var shard int64
 	err = s(&g.packet, &g.user, &g.amount, &shard, &g.seq)
 	g.shard = int(shard)
@@ -87,8 +89,8 @@ func scanPaid(s scan) (g paidGrant, err error) {
 }
 
 // eachPaid calls fn for every grant of a campaign after a packet, in the order of the packets.
-func eachPaid(ctx context.Context, t txn, campaign string, after int64, fn func(*paidGrant) error) error {
-	return eachPage(ctx, t, selectPaid, func() []any { return []any{campaign, after} }, func(s scan) error {
+func eachPaid(ctx context.Context, t db.Txn, campaign string, after int64, fn func(*paidGrant) error) error {
+	return eachPage(ctx, t, selectPaid, func() []any { return []any{campaign, after} }, func(s db.Scan) error {
 		g, err := scanPaid(s)
 		if err != nil {
 			return err

@@ -14,27 +14,29 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // watched is a store that reports each query and its rows, and each statement that changes something.
 type watched struct {
-	store
+	db.Store
 	query func(ctx context.Context, sql string, rows int)
 	run   func(stmts int)
 }
 
 type watchedTxn struct {
-	txn
+	db.Txn
 	by *watched
 }
 
-func (w *watched) read(ctx context.Context, fn func(txn) error) error {
-	return w.store.read(ctx, func(t txn) error { return fn(watchedTxn{t, w}) })
+func (w *watched) Read(ctx context.Context, fn func(db.Txn) error) error {
+	return w.Store.Read(ctx, func(t db.Txn) error { return fn(watchedTxn{t, w}) })
 }
 
-func (w *watched) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
-	return w.store.write(ctx, func(t txn) ([]stmt, error) {
+func (w *watched) Write(ctx context.Context, fn func(db.Txn) ([]db.Stmt, error)) error {
+	return w.Store.Write(ctx, func(t db.Txn) ([]db.Stmt, error) {
 		last, err := fn(watchedTxn{t, w})
 		if len(last) > 0 && w.run != nil {
 			w.run(len(last))
@@ -43,16 +45,16 @@ func (w *watched) write(ctx context.Context, fn func(txn) ([]stmt, error)) error
 	})
 }
 
-func (t watchedTxn) run(ctx context.Context, stmts ...stmt) error {
+func (t watchedTxn) Run(ctx context.Context, stmts ...db.Stmt) error {
 	if t.by.run != nil {
 		t.by.run(len(stmts))
 	}
-	return t.txn.run(ctx, stmts...)
+	return t.Txn.Run(ctx, stmts...)
 }
 
-func (t watchedTxn) query(ctx context.Context, sql string, args []any, row func(scan) error) error {
+func (t watchedTxn) Query(ctx context.Context, sql string, args []any, row func(db.Scan) error) error {
 	rows := 0
-	err := t.txn.query(ctx, sql, args, func(s scan) error {
+	err := t.Txn.Query(ctx, sql, args, func(s db.Scan) error {
 		rows++
 		return row(s)
 	})
@@ -72,15 +74,15 @@ func many(t *testing.T, f *fixture, id string, n int64) {
 	require.NoError(t, err)
 	const numbers = `WITH RECURSIVE k (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM k WHERE n < $1) `
 	f.tamper(t,
-		stmt{sql: numbers + `INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
-			SELECT $2, n, 'u' || n, 1, 0, n, 1, '', 0, n / 100 FROM k`, args: []any{n, id}},
-		stmt{sql: numbers + `INSERT INTO account (id, kind, currency, balance) SELECT 'user:CNY:u' || n, 'user', 'CNY', 1 FROM k WHERE true
-			ON CONFLICT (id) DO UPDATE SET balance = account.balance + 1`, args: []any{n}},
-		stmt{sql: `INSERT INTO transfer (id, kind, campaign, debit, amount, grants, batch, created_at)
+		db.Stmt{SQL: numbers + `INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
+			SELECT $2, n, 'u' || n, 1, 0, n, 1, '', 0, n / 100 FROM k`, Args: []any{n, id}},
+		db.Stmt{SQL: numbers + `INSERT INTO account (id, kind, currency, balance) SELECT 'user:CNY:u' || n, 'user', 'CNY', 1 FROM k WHERE true
+			ON CONFLICT (id) DO UPDATE SET balance = account.balance + 1`, Args: []any{n}},
+		db.Stmt{SQL: `INSERT INTO transfer (id, kind, campaign, debit, amount, grants, batch, created_at)
 			SELECT 'grants:' || campaign || ':' || batch, 'grants', campaign, 'pool:' || campaign, COUNT(*), COUNT(*), batch, 0
-			FROM grants WHERE campaign = $1 GROUP BY campaign, batch`, args: []any{id}},
-		stmt{sql: `UPDATE account SET balance = 0 WHERE id = $1`, args: []any{PoolAccount(id)}},
-		stmt{sql: `UPDATE campaign SET granted = $2, grants = $3 WHERE id = $1`, args: []any{id, n, n}})
+			FROM grants WHERE campaign = $1 GROUP BY campaign, batch`, Args: []any{id}},
+		db.Stmt{SQL: `UPDATE account SET balance = 0 WHERE id = $1`, Args: []any{PoolAccount(id)}},
+		db.Stmt{SQL: `UPDATE campaign SET granted = $2, grants = $3 WHERE id = $1`, Args: []any{id, n, n}})
 }
 
 // CheckConservation reads in pages: each query has a limit of rows and its own time limit. Its memory does not grow
@@ -90,7 +92,7 @@ func TestSumsAreReadInPages(t *testing.T) { // not parallel: it measures the hea
 	weigh := func() (queries int, bytes uint64) {
 		var deadline time.Time
 		inner := f.ledger.store
-		f.ledger.store = &watched{store: inner, query: func(ctx context.Context, sql string, rows int) {
+		f.ledger.store = &watched{Store: inner, query: func(ctx context.Context, sql string, rows int) {
 			queries++
 			require.Contains(t, sql, "LIMIT", "a query without a limit")
 			require.LessOrEqual(t, rows, sumRows)
@@ -117,8 +119,8 @@ func TestSumsAreReadInPages(t *testing.T) { // not parallel: it measures the hea
 	lots, heavy := weigh()
 	require.Greater(t, lots, few+40, "20 pages of grants, 20 of accounts")
 	require.InDelta(t, light, heavy, 1<<20, "10,000 grants take %d bytes, 210,000 take %d", light, heavy)
-	f.tamper(t, stmt{sql: `UPDATE account SET balance = balance - 1 WHERE id = 'user:CNY:u77'`},
-		stmt{sql: `UPDATE account SET balance = balance + 1 WHERE id = 'user:CNY:u150000'`})
+	f.tamper(t, db.Stmt{SQL: `UPDATE account SET balance = balance - 1 WHERE id = 'user:CNY:u77'`},
+		db.Stmt{SQL: `UPDATE account SET balance = balance + 1 WHERE id = 'user:CNY:u150000'`})
 	differences, err := f.ledger.CheckConservation(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []Difference{
@@ -135,12 +137,12 @@ func manyCredits(t *testing.T, f *fixture, n int64) {
 	const credit = `INSERT INTO credit (client, reference, idempotency_key, payload_hash, account, currency, line_no, amount,
 		created_at) `
 	f.tamper(t,
-		stmt{sql: numbers + credit + `SELECT 'c1', 'r' || n, 'k' || n, '', 'u' || ((n - 1) / 10), 'CNY', (n - 1) % 10 + 1, 1, 0 FROM k`,
-			args: []any{n}},
-		stmt{sql: numbers + credit + `SELECT 'c1', 's' || n, 'l' || n, '', 'u5x', 'CNY', n, 1, 0 FROM k`, args: []any{n}},
-		stmt{sql: `INSERT INTO credit_account (id, currency, balance, credits)
+		db.Stmt{SQL: numbers + credit + `SELECT 'c1', 'r' || n, 'k' || n, '', 'u' || ((n - 1) / 10), 'CNY', (n - 1) % 10 + 1, 1, 0 FROM k`,
+			Args: []any{n}},
+		db.Stmt{SQL: numbers + credit + `SELECT 'c1', 's' || n, 'l' || n, '', 'u5x', 'CNY', n, 1, 0 FROM k`, Args: []any{n}},
+		db.Stmt{SQL: `INSERT INTO credit_account (id, currency, balance, credits)
 			SELECT account, currency, SUM(amount), COUNT(*) FROM credit GROUP BY account, currency`},
-		stmt{sql: `UPDATE credit_fund SET credited = $1, credits = $1`, args: []any{2 * n}})
+		db.Stmt{SQL: `UPDATE credit_fund SET credited = $1, credits = $1`, Args: []any{2 * n}})
 }
 
 // CheckCredits reads in pages, too: both many accounts and one account with very many credits.
@@ -150,7 +152,7 @@ func TestCreditsAreReadInPages(t *testing.T) { // not parallel: it measures the 
 		manyCredits(t, f, n)
 		inner := f.ledger.store
 		var deadline time.Time
-		f.ledger.store = &watched{store: inner, query: func(ctx context.Context, sql string, rows int) {
+		f.ledger.store = &watched{Store: inner, query: func(ctx context.Context, sql string, rows int) {
 			queries++
 			require.LessOrEqual(t, rows, sumRows)
 			require.True(t, strings.Contains(sql, "LIMIT") || strings.Contains(sql, "credit_fund"), sql)
@@ -167,7 +169,7 @@ func TestCreditsAreReadInPages(t *testing.T) { // not parallel: it measures the 
 		f.ledger.store = inner
 		require.NoError(t, err)
 		require.Empty(t, differences)
-		f.tamper(t, stmt{sql: `UPDATE credit SET amount = 2 WHERE reference = $1`, args: []any{fmt.Sprint("s", n-1)}})
+		f.tamper(t, db.Stmt{SQL: `UPDATE credit SET amount = 2 WHERE reference = $1`, Args: []any{fmt.Sprint("s", n-1)}})
 		differences, err = f.ledger.CheckCredits(t.Context())
 		require.NoError(t, err)
 		require.Len(t, differences, 2, "its account, and its fund")
@@ -185,7 +187,7 @@ func TestRefundCountsBeforeItLocks(t *testing.T) {
 	f := newFixture(t, sqliteConfig(t))
 	many(t, f, "rain", 25_000)
 	inner, writing, pages := f.ledger.store, false, 0
-	f.ledger.store = &watched{store: inner, run: func(int) { writing = true }, query: func(_ context.Context,
+	f.ledger.store = &watched{Store: inner, run: func(int) { writing = true }, query: func(_ context.Context,
 		sql string, rows int) {
 		require.LessOrEqual(t, rows, sumRows)
 		if strings.Contains(sql, "FROM grants") {
@@ -217,7 +219,7 @@ func TestConflictsAreWrittenInSets(t *testing.T) {
 	}
 	inner, statements := f.ledger.store, 0
 	count := func() {
-		f.ledger.store = &watched{store: inner, run: func(n int) { statements += n }, query: func(context.Context, string,
+		f.ledger.store = &watched{Store: inner, run: func(n int) { statements += n }, query: func(context.Context, string,
 			int) {
 			statements++
 		}}
@@ -249,7 +251,7 @@ func TestMigrationHasItsOwnTimeLimit(t *testing.T) {
 	}{
 		"postgres": {testPostgres(testkit.Postgres(t)), `SELECT pg_sleep(1)`},
 		"mariadb":  {testMariaDB(testkit.MariaDB(t)), `DO SLEEP(1)`},
-		"sqlite": {testConfig(SQLite, filepath.Join(t.TempDir(), "l.db")),
+		"sqlite": {testConfig(sqlite.Database{Path: filepath.Join(t.TempDir(), "l.db")}),
 			`WITH RECURSIVE k (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM k WHERE n < 3000000) SELECT COUNT(*) FROM k`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -259,10 +261,9 @@ func TestMigrationHasItsOwnTimeLimit(t *testing.T) {
 			l, err := reach(t.Context(), config, true)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, l.Close()) })
-			steps, err := loadMigrations(migrationFiles, l.dialect.migrations)
-			require.NoError(t, err)
-			steps = append(steps, migration{version: newest(steps) + 1, name: "slow", sum: "x", lowest: 1,
-				script: c.slow + ";\n"})
+			steps := l.dialect.Migrations
+			steps = append(steps, db.Step{Version: db.Newest(steps) + 1, Name: "slow", Sum: "x", Lowest: 1,
+				Script: c.slow + ";\n"})
 			begun := time.Now()
 			done, err := l.apply(t.Context(), steps)
 			require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // payout is a payment from the reserve of a grant in quarantine.
@@ -37,10 +38,10 @@ func (p *payout) ask(ctx context.Context, l *Ledger, plan PlanSource) (err error
 
 // lock locks the campaign, as every settler does: first the user's account, then the pool, then the campaign. So
 // nothing is settled, topped up or refunded until the decision is committed, and no deadlock arises.
-func (p *payout) lock(ctx context.Context, t txn) (c StoredCampaign, found bool, err error) {
+func (p *payout) lock(ctx context.Context, t db.Txn) (c StoredCampaign, found bool, err error) {
 	if p.d.Pay {
-		err = t.run(ctx, stmt{sql: `UPDATE account SET balance = balance - 0 WHERE id = $1`,
-			args: []any{UserAccount(p.grant.User, p.known.currency)}})
+		err = t.Run(ctx, db.Stmt{SQL: `UPDATE account SET balance = balance - 0 WHERE id = $1`,
+			Args: []any{UserAccount(p.grant.User, p.known.currency)}})
 	}
 	if err == nil {
 		c, err = lockCampaign(ctx, t, p.grant.Campaign)
@@ -52,7 +53,7 @@ func (p *payout) lock(ctx context.Context, t txn) (c StoredCampaign, found bool,
 }
 
 // check returns an error if the reserve must not pay the grant. It runs after lock.
-func (p *payout) check(ctx context.Context, l *Ledger, t txn) error {
+func (p *payout) check(ctx context.Context, l *Ledger, t db.Txn) error {
 	g := &p.grant
 	refuse := func(format string, args ...any) error {
 		return hongbao.Errorf(hongbao.ClassPermanent, "%w: "+format, append([]any{ErrNotPayable}, args...)...)
@@ -101,7 +102,7 @@ func (p *payout) check(ctx context.Context, l *Ledger, t txn) error {
 	}
 	it := item{grant: g}
 	seen := shardViewOf([]item{it})
-	if err := l.ask(ctx, t, seen.queries()...); err != nil {
+	if err := t.Run(ctx, seen.queries()...); err != nil {
 		return err
 	}
 	return p.planAllows(paid || seen.fence(it.event()) > 0, refuse)
@@ -128,19 +129,16 @@ func (p *payout) planAllows(settled bool, refuse func(format string, args ...any
 
 // post returns the statements that pay the grant. The transfer's id contains the packet and the user. So the user is
 // paid for the packet once, even if several rows in quarantine are decided.
-func (p *payout) post(ctx context.Context, l *Ledger, t txn) ([]stmt, error) {
+func (p *payout) post(ctx context.Context, l *Ledger, t db.Txn) ([]db.Stmt, error) {
 	if err := p.check(ctx, l, t); err != nil {
 		return nil, err
 	}
 	g, currency := &p.grant, p.campaign.Spec.Currency
 	reserve, user := ReserveAccount(currency), UserAccount(g.User, currency)
-	credits, err := l.creditUsers([]credit{{user, currency, g.Amount}})
-	if err != nil {
-		return nil, err
-	}
-	account := stmt{sql: l.dialect.insertReserve, args: []any{reserve, currency}}
-	debit := stmt{sql: moveMoney, args: []any{reserve, -int64(g.Amount)}}
-	transfer := stmt{sql: insertTransfer, args: []any{reserveTransfer(g), "funding", g.Campaign, reserve, user,
+	credits := l.creditUsers([]credit{{user, currency, g.Amount}})
+	account := db.Stmt{SQL: l.dialect.InsertReserve, Args: []any{reserve, currency}}
+	debit := db.Stmt{SQL: moveMoney, Args: []any{reserve, -int64(g.Amount)}}
+	transfer := db.Stmt{SQL: insertTransfer, Args: []any{reserveTransfer(g), "funding", g.Campaign, reserve, user,
 		int64(g.Amount), int64(0), int64(0), time.Now().UnixMilli()}}
 	return append(slices.Clip(credits), account, debit, transfer), nil
 }

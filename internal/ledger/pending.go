@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // Table pending has the credits that a remote balance system may have booked. A row is written before the first
@@ -33,7 +34,7 @@ func (s *Settler) Begin(ctx context.Context, call payment.CreditCall, batch hong
 	}
 	b := &beginCall{Ledger: s.config.Ledger, call: call, items: itemsOf(grants, batch.Epoch)}
 	err = b.write(ctx, b.run)
-	if errors.Is(err, errOverdraw) {
+	if errors.Is(err, db.ErrOverdraw) {
 		err = hongbao.Errorf(hongbao.ClassTransient, "a campaign was refunded meanwhile: %w", err)
 	}
 	if err != nil {
@@ -65,10 +66,10 @@ type beginCall struct {
 
 // run is the transaction of Begin. It inserts the items that no fence concerns, then reads the pending rows, and then
 // the grants. In this order it sees what other workers record or forget meanwhile.
-func (b *beginCall) run(ctx context.Context, t txn) ([]stmt, error) {
+func (b *beginCall) run(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 	b.found, b.before = nil, nil
 	seen, aside := shardViewOf(b.items), asideViewOf(b.items)
-	if err := b.ask(ctx, t, append(seen.queries(), aside.queries()...)...); err != nil {
+	if err := t.Run(ctx, append(seen.queries(), aside.queries()...)...); err != nil {
 		return nil, err
 	}
 	behind, err := b.behindFences(ctx, t, seen, b.items, true)
@@ -99,57 +100,49 @@ func (b *beginCall) run(ctx context.Context, t txn) ([]stmt, error) {
 			return nil, err
 		}
 	}
-	stmts, err := b.last(out)
-	return append(append(stmts, aside.unchanged(b.dialect)...), seen.unchanged(b.dialect)...), err
+	return slices.Concat(b.last(out), aside.unchanged(b.dialect), seen.unchanged(b.dialect)), nil
 }
 
 // insert inserts the pending rows that do not exist yet, and returns their number.
-func (b *beginCall) insert(ctx context.Context, t txn, items []item) (inserted int64, err error) {
+func (b *beginCall) insert(ctx context.Context, t db.Txn, items []item) (inserted int64, err error) {
 	var since int64
 	if b.call.SinceGrant {
 		since = 1
 	}
-	packed, err := b.dialect.pack(columnsOf(items)...)
-	if err != nil {
-		return 0, err
+	sql := b.dialect.InsertPending
+	if b.tries > 0 {
+		sql = b.dialect.InsertPendingAgain
 	}
-	err = t.run(ctx, stmt{sql: b.dialect.insertOnce(b.dialect.insertPending, b.tries),
-		args: append(slices.Clone(packed), b.call.Owner, b.call.Batch, since), changed: &inserted})
+	err = t.Run(ctx, db.Stmt{SQL: sql, Args: []any{columnsOf(items), b.call.Owner, b.call.Batch, since},
+		Changed: &inserted})
 	return inserted, err
 }
 
 // last returns the statements that are sent with COMMIT. They delete the pending rows of packets that the ledger has,
 // and refuse refunded campaigns.
-func (b *beginCall) last(out map[packetKey]bool) (stmts []stmt, err error) {
+func (b *beginCall) last(out map[packetKey]bool) (stmts []db.Stmt) {
 	if len(out) > 0 {
-		stmts, err = b.deletePending(slices.DeleteFunc(slices.Clone(b.items),
+		stmts = b.deletePending(slices.DeleteFunc(slices.Clone(b.items),
 			func(it item) bool { return !out[keyOf(it.grant)] }), 0, time.Time{})
-		if err != nil {
-			return nil, err
-		}
 	}
 	// A refund locks this row before it looks for pending credits. The CHECK on granted refuses -1.
 	for i := range b.items {
 		if id := b.items[i].grant.Campaign; i == 0 || id != b.items[i-1].grant.Campaign {
 			stmts = append(stmts,
-				stmt{sql: `UPDATE campaign SET granted = CASE WHEN state = 'refunded' THEN -1 ELSE granted END WHERE id = $1`,
-					args: []any{id}})
+				db.Stmt{SQL: `UPDATE campaign SET granted = CASE WHEN state = 'refunded' THEN -1 ELSE granted END WHERE id = $1`,
+					Args: []any{id}})
 		}
 	}
-	return stmts, nil
+	return stmts
 }
 
 // readPending returns the pending rows of the items' packets.
-func (l *Ledger) readPending(ctx context.Context, t txn, items []item) ([]payment.Pending, error) {
-	packed, err := l.dialect.pack(keysOf(items)...)
-	if err != nil {
-		return nil, err
-	}
-	return rowQuery[payment.Pending]{sql: l.dialect.readPending, args: packed, row: scanPending}.in(ctx, t)
+func (l *Ledger) readPending(ctx context.Context, t db.Txn, items []item) ([]payment.Pending, error) {
+	return rowQuery[payment.Pending]{sql: l.dialect.ReadPending, args: []any{keysOf(items)}, row: scanPending}.in(ctx, t)
 }
 
 // readHeld sets found to the grants that the ledger has of the items' packets, and returns their packets.
-func (b *beginCall) readHeld(ctx context.Context, t txn, view asideView) (map[packetKey]bool, error) {
+func (b *beginCall) readHeld(ctx context.Context, t db.Txn, view asideView) (map[packetKey]bool, error) {
 	paid, err := b.readGrants(ctx, t, b.items)
 	if err != nil {
 		return nil, err
@@ -184,7 +177,7 @@ func (b *beginCall) isAside(q *Quarantined) bool {
 // takeOver sets before to the rows of packets that are not in out. It takes over rows of this owner, and rows whose
 // owner has timed out, but never a row with other facts. Every packet must have a row by now. If a row blocked our
 // insert and another worker has deleted it, the next try inserts it.
-func (b *beginCall) takeOver(ctx context.Context, t txn, rows []payment.Pending, out map[packetKey]bool) error {
+func (b *beginCall) takeOver(ctx context.Context, t db.Txn, rows []payment.Pending, out map[packetKey]bool) error {
 	came, noted := make(map[packetKey]hongbao.Grant, len(b.items)), make(map[packetKey]bool, len(rows))
 	for _, it := range b.items {
 		came[keyOf(it.grant)] = *it.grant
@@ -208,35 +201,33 @@ func (b *beginCall) takeOver(ctx context.Context, t txn, rows []payment.Pending,
 	for key := range came {
 		if !noted[key] && !out[key] {
 			return hongbao.Errorf(hongbao.ClassTransient, "another worker forgot packet %d of campaign %s meanwhile: %w",
-				key.packet, key.campaign, errAgain)
+				key.packet, key.campaign, db.ErrAgain)
 		}
 	}
 	if len(campaigns) == 0 {
 		return nil
 	}
-	packed, err := b.dialect.pack(campaigns, packets, batches, now)
-	if err != nil {
-		return err
-	}
 	var taken int64
-	err = t.run(ctx, stmt{sql: b.dialect.takePending, args: append(packed, b.call.Owner), changed: &taken})
+	err := t.Run(ctx, db.Stmt{SQL: b.dialect.TakePending,
+		Args: []any{db.Table{campaigns, packets, batches, now}, b.call.Owner}, Changed: &taken})
 	if err == nil && taken != int64(len(campaigns)) {
-		err = hongbao.Errorf(hongbao.ClassTransient, "another worker took some of them over: %w", errAgain)
+		err = hongbao.Errorf(hongbao.ClassTransient, "another worker took some of them over: %w", db.ErrAgain)
 	}
 	return err
 }
 
-func keysOf(items []item) []any {
+// keysOf returns the table of the items' primary keys.
+func keysOf(items []item) db.Table {
 	campaigns, packets := make([]string, len(items)), make([]int64, len(items))
 	for i, it := range items {
 		campaigns[i], packets[i] = it.grant.Campaign, it.grant.Packet
 	}
-	return []any{campaigns, packets}
+	return db.Table{campaigns, packets}
 }
 
 // deletePending returns the statements that delete the pending rows of sorted items, if their batch and the last start
 // of their owner are the given ones. Batch 0 means any batch, and the zero time any start.
-func (l *Ledger) deletePending(items []item, batch int64, asked time.Time) (stmts []stmt, err error) {
+func (l *Ledger) deletePending(items []item, batch int64, asked time.Time) (stmts []db.Stmt) {
 	var at int64
 	if !asked.IsZero() {
 		at = asked.UnixMilli()
@@ -250,14 +241,10 @@ func (l *Ledger) deletePending(items []item, batch int64, asked time.Time) (stmt
 			}
 			packets = append(packets, it.grant.Packet)
 		}
-		packed, err := l.dialect.pack(packets)
-		if err != nil {
-			return nil, err
-		}
-		stmts = append(stmts, stmt{sql: l.dialect.deletePending, args: append(packed, campaign, batch, at)})
+		stmts = append(stmts, db.Stmt{SQL: l.dialect.DeletePending, Args: []any{db.Table{packets}, campaign, batch, at}})
 		first += len(packets)
 	}
-	return stmts, nil
+	return stmts
 }
 
 // Forget deletes the pending rows that the call of Begin with this batch wrote or took over. The caller must be certain
@@ -265,10 +252,8 @@ func (l *Ledger) deletePending(items []item, batch int64, asked time.Time) (stmt
 // row again keeps the batch. So a caller that did not own the rows gives the Asked that it has read (payment.Pending),
 // and Forget keeps rows that have another one by now. A repeated call changes nothing.
 func (s *Settler) Forget(ctx context.Context, batch int64, asked time.Time, grants []hongbao.Grant) error {
-	drop, err := s.config.Ledger.deletePending(itemsOf(grants, 0), batch, asked)
-	if err == nil {
-		err = s.config.Ledger.write(ctx, func(context.Context, txn) ([]stmt, error) { return drop, nil })
-	}
+	drop := s.config.Ledger.deletePending(itemsOf(grants, 0), batch, asked)
+	err := s.config.Ledger.write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) { return drop, nil })
 	if err != nil {
 		return fmt.Errorf("delete %d pending credits from the ledger: %w", len(grants), err)
 	}
@@ -277,12 +262,12 @@ func (s *Settler) Forget(ctx context.Context, batch int64, asked time.Time, gran
 
 // selectPending returns a query of table pending without its conditions, for scanPending.
 func (l *Ledger) selectPending() string {
-	return `SELECT ` + grantColumns + `, owner, batch, ` + l.dialect.now + ` - since, asked_at, ` +
-		l.dialect.now + ` - asked_at FROM pending`
+	return `SELECT ` + grantColumns + `, owner, batch, ` + l.dialect.Now + ` - since, asked_at, ` +
+		l.dialect.Now + ` - asked_at FROM pending`
 }
 
 // scanPending scans a grant, the owner, the batch, the age, the time of the last Begin, and the time since then.
-func scanPending(s scan) (payment.Pending, error) {
+func scanPending(s db.Scan) (payment.Pending, error) {
 	var p payment.Pending
 	var shard, at, age, asked, idle int64
 	g := &p.Grant
@@ -297,7 +282,7 @@ func scanPending(s scan) (payment.Pending, error) {
 // packet, and come after the given grant; the zero grant stands for the beginning.
 func (s *Settler) Pending(ctx context.Context, idle time.Duration, after hongbao.Grant,
 	limit int) ([]payment.Pending, error) {
-	now := s.config.Ledger.dialect.now
+	now := s.config.Ledger.dialect.Now
 	return rowQuery[payment.Pending]{"read the pending credits",
 		s.config.Ledger.selectPending() + `
 			WHERE ` + now + ` - asked_at >= $1 AND (campaign > $2 OR campaign = $3 AND packet > $4)
@@ -307,7 +292,7 @@ func (s *Settler) Pending(ctx context.Context, idle time.Duration, after hongbao
 }
 
 // pendingOf returns the number of a campaign's pending credits, and the first ten packets.
-func pendingOf(ctx context.Context, t txn, campaign string) (n int64, packets []int64, err error) {
+func pendingOf(ctx context.Context, t db.Txn, campaign string) (n int64, packets []int64, err error) {
 	n, _, err = rowQuery[int64]{sql: `SELECT COUNT(*) FROM pending WHERE campaign = $1`, args: []any{campaign},
 		row: number}.first(ctx, t)
 	if err != nil || n == 0 {

@@ -3,12 +3,14 @@ package ledger
 import (
 	"context"
 	"fmt"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
 
@@ -59,8 +61,8 @@ func testPending(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.True(t, before[0].Taken, "the owner may continue at once")
 	require.EqualValues(t, 1, before[0].Batch)
-	f.tamper(t, stmt{sql: `UPDATE pending SET since = since - 7200000`},
-		stmt{sql: `UPDATE pending SET asked_at = asked_at - 7200000 WHERE packet > $1`, args: []any{int64(1)}})
+	f.tamper(t, db.Stmt{SQL: `UPDATE pending SET since = since - 7200000`},
+		db.Stmt{SQL: `UPDATE pending SET asked_at = asked_at - 7200000 WHERE packet > $1`, Args: []any{int64(1)}})
 	altered := grant("rain", 3)
 	altered.User = "another"
 	_, before, err = f.Settler.Begin(ctx, asking("w2", 4), testkit.Batch(append(grantsOf("rain", 1, 2), altered)))
@@ -92,7 +94,7 @@ func testPendingAgain(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), testkit.Batch(grantsOf("rain", 1, 2)))
 	require.NoError(t, err)
-	f.tamper(t, stmt{sql: `UPDATE pending SET asked_at = asked_at - 1000`})
+	f.tamper(t, db.Stmt{SQL: `UPDATE pending SET asked_at = asked_at - 1000`})
 	listed := func() []payment.Pending {
 		list, err := f.Settler.Pending(t.Context(), 0, hongbao.Grant{}, 10)
 		require.NoError(t, err)

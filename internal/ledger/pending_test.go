@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -20,7 +21,7 @@ func TestPostgresRowsForgottenWhileBeginning(t *testing.T) {
 	f.create(t, "rain", 10)
 	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), testkit.Batch(grantsOf("rain", 4, 6)))
 	require.NoError(t, err)
-	conn := connect(t, f.config.DSN)
+	conn := connect(t, f.config.dsn())
 	tx, err := conn.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), `DELETE FROM pending WHERE packet = 5`)
@@ -50,18 +51,18 @@ func TestPostgresRowsForgottenWhileBeginning(t *testing.T) {
 
 // between is a store that calls a hook before statement number at.
 type between struct {
-	store
+	db.Store
 	at   int
 	hook func()
 }
 
 type betweenTxn struct {
-	txn
+	db.Txn
 	b *between
 }
 
-func (b *between) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
-	return b.store.write(ctx, func(t txn) ([]stmt, error) { return fn(&betweenTxn{t, b}) })
+func (b *between) Write(ctx context.Context, fn func(db.Txn) ([]db.Stmt, error)) error {
+	return b.Store.Write(ctx, func(t db.Txn) ([]db.Stmt, error) { return fn(&betweenTxn{t, b}) })
 }
 
 func (b *between) next() {
@@ -70,14 +71,14 @@ func (b *between) next() {
 	}
 }
 
-func (t *betweenTxn) run(ctx context.Context, stmts ...stmt) error {
+func (t *betweenTxn) Run(ctx context.Context, stmts ...db.Stmt) error {
 	t.b.next()
-	return t.txn.run(ctx, stmts...)
+	return t.Txn.Run(ctx, stmts...)
 }
 
-func (t *betweenTxn) query(ctx context.Context, sql string, args []any, row func(scan) error) error {
+func (t *betweenTxn) Query(ctx context.Context, sql string, args []any, row func(db.Scan) error) error {
 	t.b.next()
-	return t.txn.query(ctx, sql, args, row)
+	return t.Txn.Query(ctx, sql, args, row)
 }
 
 // Another worker records or forgets a grant between any two statements of Begin. Begin never begins a recorded grant,
@@ -91,7 +92,7 @@ func TestPostgresBetweenTheStatementsOfABegin(t *testing.T) {
 		list := grantsOf("rain", int64(n*2+1), int64(n*2+2))
 		_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), testkit.Batch(list))
 		require.NoError(t, err)
-		b := &between{store: store, at: n / 2}
+		b := &between{Store: store, at: n / 2}
 		b.hook = func() {
 			fired++
 			f.ledger.store = store

@@ -127,7 +127,7 @@ func testRefundPlacesDies(t *testing.T, f *fixture) {
 	f.settles(t, d.grant(1, 2, 3, 4)...)
 	closes, inner := d.closes(), f.ledger.store
 	for deaths := 0; ; deaths++ {
-		f.ledger.store = &dying{store: inner, after: deaths}
+		f.ledger.store = &dying{Store: inner, after: deaths}
 		r, err := f.ledger.Refund(t.Context(), closes, 0)
 		f.ledger.store = inner
 		rows := f.count(t, `SELECT COUNT(*) FROM refund_close`)

@@ -1,8 +1,9 @@
 package ledger
 
 import (
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"testing"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"

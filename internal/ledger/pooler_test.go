@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -71,19 +72,19 @@ func TestPostgresNeedsItsTimeouts(t *testing.T) {
 	t.Parallel()
 	direct := postgresConfig(t)
 	open(t, direct)
-	u, err := url.Parse(direct.DSN)
+	u, err := url.Parse(direct.dsn())
 	require.NoError(t, err)
 	u.Host = forgetful(t, u.Host)
 	config := direct
-	config.DSN = u.String()
+	config = config.at(u.String())
 	_, err = Open(t.Context(), config)
 	for _, setting := range []string{"lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"} {
 		require.ErrorContains(t, err, setting+" is 0s")
 	}
-	var refused *SettingError
+	var refused *db.SettingError
 	require.ErrorAs(t, err, &refused)
 
-	admin := connect(t, direct.DSN)
+	admin := connect(t, direct.dsn())
 	for _, set := range []string{"lock_timeout = '3s'", "statement_timeout = '30s'",
 		"idle_in_transaction_session_timeout = '30s'"} {
 		_, err := admin.Exec(t.Context(), "ALTER DATABASE "+u.Path[1:]+" SET "+set)

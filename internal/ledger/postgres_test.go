@@ -17,6 +17,8 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -70,19 +72,17 @@ func TestPostgresRefused(t *testing.T) {
 	} {
 		config := testPostgres(with(option))
 		if setting == "fsync" {
-			config.UnsafeAllow = nil
+			config.Database = postgres.Database{DSN: config.dsn()}
 		}
 		_, err := Open(t.Context(), config)
-		var refused *SettingError
+		var refused *db.SettingError
 		require.ErrorAs(t, err, &refused)
 		require.Equal(t, setting, refused.Setting)
 		require.False(t, hongbao.IsOutage(err), "an operator has to change the setting")
 		require.NotEmpty(t, refused.Fix)
 		require.ErrorContains(t, err, setting+" is ")
 	}
-	config := testPostgres(with("synchronous_commit=off"))
-	config.UnsafeAllow = UnsafeSettings()
-	open(t, config)
+	open(t, testConfig(postgres.Database{DSN: with("synchronous_commit=off"), UnsafeAllow: postgres.Unsafe()}))
 }
 
 // TestReadOnlyServer makes the server read-only, as a failover may. The settler reports an outage, and no grant is
@@ -91,9 +91,9 @@ func TestReadOnlyServer(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))
 	f.create(t, "rain", 10)
-	u, err := url.Parse(f.config.DSN)
+	u, err := url.Parse(f.config.dsn())
 	require.NoError(t, err)
-	admin := connect(t, f.config.DSN)
+	admin := connect(t, f.config.dsn())
 	name := pgx.Identifier{u.Path[1:]}.Sanitize()
 	_, err = admin.Exec(t.Context(), "ALTER DATABASE "+name+" SET default_transaction_read_only = on")
 	require.NoError(t, err)
@@ -103,7 +103,7 @@ func TestReadOnlyServer(t *testing.T) {
 		errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5)))
 		require.Len(t, errs, 5)
 		require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
-		var refused *SettingError
+		var refused *db.SettingError
 		return errors.As(errs[0], &refused) && refused.Setting == "default_transaction_read_only" &&
 			hongbao.ClassOf(errs[0]) == hongbao.ClassTransient
 	}, "new connections are refused")
@@ -124,9 +124,9 @@ func TestPostgresGatesEachConnection(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))
 	f.create(t, "rain", 10)
-	u, err := url.Parse(f.config.DSN)
+	u, err := url.Parse(f.config.dsn())
 	require.NoError(t, err)
-	admin := connect(t, f.config.DSN)
+	admin := connect(t, f.config.dsn())
 	name := pgx.Identifier{u.Path[1:]}.Sanitize()
 	_, err = admin.Exec(t.Context(), "ALTER DATABASE "+name+" SET synchronous_commit = off")
 	require.NoError(t, err)
@@ -136,7 +136,7 @@ func TestPostgresGatesEachConnection(t *testing.T) {
 		errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5)))
 		require.Len(t, errs, 5)
 		require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
-		var refused *SettingError
+		var refused *db.SettingError
 		return errors.As(errs[0], &refused) && refused.Setting == "synchronous_commit"
 	}, "the connection is refused")
 	_, err = admin.Exec(t.Context(), "ALTER DATABASE "+name+" RESET synchronous_commit")
@@ -152,8 +152,8 @@ func TestWorkerNeedsNoDDL(t *testing.T) {
 	steps, err := Migrate(t.Context(), config)
 	require.NoError(t, err)
 	require.NotEmpty(t, steps)
-	admin := connect(t, config.DSN)
-	u, err := url.Parse(config.DSN)
+	admin := connect(t, config.dsn())
+	u, err := url.Parse(config.dsn())
 	require.NoError(t, err)
 	worker := "worker_" + strings.ToLower(rand.Text())
 	for _, sql := range []string{"CREATE ROLE " + worker + " LOGIN", "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
@@ -162,8 +162,8 @@ func TestWorkerNeedsNoDDL(t *testing.T) {
 		require.NoError(t, err, sql)
 	}
 	u.User = url.User(worker)
-	config.DSN = u.String()
-	_, err = connect(t, config.DSN).Exec(t.Context(), "CREATE TABLE mine (id bigint)")
+	config = config.at(u.String())
+	_, err = connect(t, config.dsn()).Exec(t.Context(), "CREATE TABLE mine (id bigint)")
 	require.ErrorContains(t, err, "permission denied")
 
 	steps, err = Migrate(t.Context(), config)
@@ -185,7 +185,7 @@ func TestWorkerNeedsNoDDL(t *testing.T) {
 // many transactions were retried.
 func watchTrips(f *fixture, fn func()) (trips []int, again int) {
 	inner := f.ledger.store
-	f.ledger.store = &watched{store: inner, run: func(stmts int) { trips = append(trips, stmts) },
+	f.ledger.store = &watched{Store: inner, run: func(stmts int) { trips = append(trips, stmts) },
 		query: func(context.Context, string, int) { trips = append(trips, 1) }}
 	f.ledger.config.Observe = func(_ string, _ time.Duration, lost bool, _ error) {
 		if lost {
@@ -234,8 +234,8 @@ func TestPostgresSettlesUnderRowSecurity(t *testing.T) {
 	config := postgresConfig(t)
 	f := newFixture(t, config)
 	f.create(t, "rain", 10)
-	admin := connect(t, config.DSN)
-	u, err := url.Parse(config.DSN)
+	admin := connect(t, config.dsn())
+	u, err := url.Parse(config.dsn())
 	require.NoError(t, err)
 	worker := "worker_" + strings.ToLower(rand.Text())
 	for _, sql := range []string{"CREATE ROLE " + worker + " LOGIN",
@@ -245,7 +245,7 @@ func TestPostgresSettlesUnderRowSecurity(t *testing.T) {
 		require.NoError(t, err, sql)
 	}
 	u.User = url.User(worker)
-	config.DSN = u.String()
+	config = config.at(u.String())
 	f = newFixture(t, config)
 	_, again := watchTrips(f, func() { f.settles(t, grantsOf("rain", 1, 5)...) })
 	require.Equal(t, 1, again, "the COPY was not refused")

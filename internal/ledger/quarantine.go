@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // Reason says why a grant is in quarantine.
@@ -75,9 +76,9 @@ func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool
 	for part := range slices.Chunk(items, quarantineRows) {
 		var more []Quarantined
 		var behind fencedItems
-		err := l.write(ctx, func(ctx context.Context, t txn) (stmts []stmt, err error) {
+		err := l.write(ctx, func(ctx context.Context, t db.Txn) (stmts []db.Stmt, err error) {
 			seen := shardViewOf(part)
-			if err = l.ask(ctx, t, seen.queries()...); err == nil {
+			if err = t.Run(ctx, seen.queries()...); err == nil {
 				behind, err = l.behindFences(ctx, t, seen, part, pending)
 			}
 			left := without(part, behind.fencedOff)
@@ -85,7 +86,7 @@ func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool
 				more, err = l.writeQuarantine(ctx, t, left)
 			}
 			if err == nil && pending {
-				stmts, err = l.deletePending(left, 0, time.Time{})
+				stmts = l.deletePending(left, 0, time.Time{})
 			}
 			return append(stmts, seen.unchanged(l.dialect)...), err
 		})
@@ -98,7 +99,7 @@ func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool
 }
 
 // writeQuarantine writes the items with three statements, however many there are.
-func (l *Ledger) writeQuarantine(ctx context.Context, t txn, items []item) (waiting []Quarantined, err error) {
+func (l *Ledger) writeQuarantine(ctx context.Context, t db.Txn, items []item) (waiting []Quarantined, err error) {
 	has, err := l.readGrants(ctx, t, items)
 	if err != nil {
 		return nil, err
@@ -119,20 +120,13 @@ func (l *Ledger) writeQuarantine(ctx context.Context, t txn, items []item) (wait
 		return nil, nil
 	}
 	rows, facts := packQuarantine(list)
-	packed, err := l.dialect.pack(rows...)
-	if err != nil {
-		return nil, err
-	}
 	batch := rand.Int64()
-	insert := stmt{sql: l.dialect.insertQuarantine, args: append(slices.Clone(packed), now.UnixMilli(), batch)}
-	if err := t.run(ctx, insert); err != nil {
-		return nil, err
-	}
-	if packed, err = l.dialect.pack(facts...); err != nil {
+	insert := db.Stmt{SQL: l.dialect.InsertQuarantine, Args: []any{rows, now.UnixMilli(), batch}}
+	if err := t.Run(ctx, insert); err != nil {
 		return nil, err
 	}
 	given := make(map[int64]bool, len(list)) // a grant that is twice in a batch is new only once
-	err = t.query(ctx, l.dialect.findQuarantined, packed, func(s scan) error {
+	err = t.Query(ctx, l.dialect.FindQuarantined, []any{facts}, func(s db.Scan) error {
 		var n, id, resolved, by int64
 		if err := s(&n, &id, &resolved, &by); err != nil || resolved != 0 {
 			return err
@@ -149,7 +143,7 @@ func (l *Ledger) writeQuarantine(ctx context.Context, t txn, items []item) (wait
 
 // packQuarantine returns the columns of the rows without created_at and batch. facts are the columns that identify each
 // row, and the row's index in the list.
-func packQuarantine(list []Quarantined) (rows, facts []any) {
+func packQuarantine(list []Quarantined) (rows, facts db.Table) {
 	n := len(list)
 	grants, had := make([]item, n), make([]item, n)
 	reasons, entries := make([]string, n), make([]string, n)
@@ -163,9 +157,9 @@ func packQuarantine(list []Quarantined) (rows, facts []any) {
 		}
 	}
 	g := columnsOf(grants)
-	rows = slices.Concat([]any{reasons}, g, []any{entries, has}, columnsOf(had)[2:]) // all but campaign and packet
+	rows = slices.Concat(db.Table{reasons}, g, db.Table{entries, has}, columnsOf(had)[2:]) // all but campaign and packet
 	campaigns, packets, users, amounts, shards, seqs := g[0], g[1], g[2], g[3], g[4], g[5]
-	return rows, []any{campaigns, packets, shards, seqs, users, amounts, places}
+	return rows, db.Table{campaigns, packets, shards, seqs, users, amounts, places}
 }
 
 // had returns the ledger's grant of the packet, or a grant of zeros if there was none.
@@ -181,7 +175,7 @@ const quarantineColumns = `id, reason, ` + grantColumns + `, entry_id,
 	resolved_at, resolved_by, resolution,
 	COALESCE((SELECT currency FROM campaign AS c WHERE c.id = quarantine.campaign), '')`
 
-func scanQuarantined(s scan) (Quarantined, error) {
+func scanQuarantined(s db.Scan) (Quarantined, error) {
 	var q Quarantined
 	var reason string
 	var has hongbao.Grant

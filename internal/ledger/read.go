@@ -8,6 +8,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // pageRows is how many grants are read at once. Between pages a long iteration holds neither a connection nor a
@@ -19,7 +20,7 @@ const selectGrants = `SELECT ` + grantColumns + `, batch,
 	COALESCE((SELECT code FROM code WHERE code.campaign = grants.campaign AND code.packet = grants.packet), '')
 	FROM grants `
 
-func scanGrantCode(s scan) (hongbao.Grant, error) {
+func scanGrantCode(s db.Scan) (hongbao.Grant, error) {
 	var code string
 	g, err := scanGrant(func(dest ...any) error { return s(append(dest, &code)...) })
 	g.Code = code
@@ -148,7 +149,7 @@ const totalsQuery = `SELECT c.id, c.spec, c.currency, c.funded, c.granted, c.ref
 	FROM campaign AS c LEFT JOIN refund AS r ON r.campaign = c.id LEFT JOIN seal AS s ON s.campaign = c.id
 	LEFT JOIN archive AS a ON a.campaign = c.id`
 
-func scanTotals(s scan) (t Totals, err error) {
+func scanTotals(s db.Scan) (t Totals, err error) {
 	var spec string
 	var closed, shard, seq, sealed, archived, based int64
 	err = s(&t.Campaign, &spec, &t.Currency, &t.Funded, &t.Granted, &t.Refunded, &t.Grants, &t.Pool, &closed, &shard,
@@ -194,7 +195,7 @@ func (l *Ledger) addRows(ctx context.Context, list []Totals) error {
 		var err error
 		t.Earlier, err = rowQuery[hongbao.Amount]{"read the top-ups of campaign " + t.Campaign + " that are not dealt",
 			`SELECT expected FROM generation WHERE campaign = $1 AND state <> 'dealt' ORDER BY generation`, []any{t.Campaign},
-			func(s scan) (before hongbao.Amount, err error) { return before, s(&before) }}.all(ctx, l)
+			func(s db.Scan) (before hongbao.Amount, err error) { return before, s(&before) }}.all(ctx, l)
 		if err != nil {
 			return err
 		}

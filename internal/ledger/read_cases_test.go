@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"strings"
 	"testing"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
 
@@ -141,7 +143,7 @@ func testDifferences(t *testing.T, f *fixture) {
 		`UPDATE account SET balance = balance - $1 WHERE kind = 'sponsor'`: "sum of all accounts = 0",
 		`UPDATE campaign SET refunded = refunded + $1`:                     "what the sponsors gave = funded - refunded",
 	} {
-		f.tamper(t, stmt{sql: sql, args: []any{int64(1)}})
+		f.tamper(t, db.Stmt{SQL: sql, Args: []any{int64(1)}})
 		list, err := f.ledger.CheckConservation(t.Context())
 		require.NoError(t, err)
 		var found []string
@@ -150,7 +152,7 @@ func testDifferences(t *testing.T, f *fixture) {
 			require.Contains(t, d.String(), d.What)
 		}
 		require.Contains(t, found, what, sql)
-		f.tamper(t, stmt{sql: sql, args: []any{int64(-1)}})
+		f.tamper(t, db.Stmt{SQL: sql, Args: []any{int64(-1)}})
 		f.holds(t, "rain", grantsOf("rain", 1, 4))
 	}
 }
@@ -158,7 +160,7 @@ func testDifferences(t *testing.T, f *fixture) {
 func testDeletedByHand(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 1)...)
-	f.tamper(t, stmt{sql: `DELETE FROM transfer`}, stmt{sql: `DELETE FROM account WHERE kind = 'pool'`})
+	f.tamper(t, db.Stmt{SQL: `DELETE FROM transfer`}, db.Stmt{SQL: `DELETE FROM account WHERE kind = 'pool'`})
 	errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 2, 2)))
 	require.Len(t, errs, 1)
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(errs[0]), "%v", errs[0])
@@ -215,7 +217,7 @@ func testSeal(t *testing.T, f *fixture) {
 
 	check := func() (list []Difference, pages int) {
 		inner := f.ledger.store
-		f.ledger.store = &watched{store: inner, query: func(_ context.Context, sql string, _ int) {
+		f.ledger.store = &watched{Store: inner, query: func(_ context.Context, sql string, _ int) {
 			if strings.Contains(sql, "FROM grants") {
 				pages++
 			}
@@ -228,17 +230,17 @@ func testSeal(t *testing.T, f *fixture) {
 	list, pages := check()
 	require.Empty(t, list)
 	require.Equal(t, 1, pages, "reads one page of grants of snow, but none of the sealed rain")
-	f.tamper(t, stmt{sql: `UPDATE account SET balance = balance + 1 WHERE id = $1`,
-		args: []any{UserAccount(grant("rain", 2).User, testCurrency)}})
+	f.tamper(t, db.Stmt{SQL: `UPDATE account SET balance = balance + 1 WHERE id = $1`,
+		Args: []any{UserAccount(grant("rain", 2).User, testCurrency)}})
 	list, pages = check()
 	require.Equal(t, 3, pages, "after a difference all grants are read again, even those of the sealed rain")
 	require.Equal(t, "account "+UserAccount(grant("rain", 2).User, testCurrency), list[len(list)-1].Where)
-	f.tamper(t, stmt{sql: `UPDATE campaign SET grants = grants + 1 WHERE id = 'rain'`})
+	f.tamper(t, db.Stmt{SQL: `UPDATE campaign SET grants = grants + 1 WHERE id = 'rain'`})
 	list, _ = check()
 	require.Equal(t, "number of the grants = grants", list[0].What)
-	f.tamper(t, stmt{sql: `UPDATE seal SET users = seqs, seqs = users`},
-		stmt{sql: `UPDATE seal SET users = substr(users, 1, 1)`},
-		stmt{sql: `INSERT INTO archive (campaign, file, sha256, grants, amount, archived_at, deleted_at)
+	f.tamper(t, db.Stmt{SQL: `UPDATE seal SET users = seqs, seqs = users`},
+		db.Stmt{SQL: `UPDATE seal SET users = substr(users, 1, 1)`},
+		db.Stmt{SQL: `INSERT INTO archive (campaign, file, sha256, grants, amount, archived_at, deleted_at)
 			SELECT campaign, 'rain.csv', 'x', grants, amount, 1, 1 FROM seal`})
 	_, err = f.ledger.CheckEveryAccount(t.Context())
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v", err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // recalled is what the ledger has of some packets.
@@ -16,7 +17,7 @@ type recalled struct {
 }
 
 // recall reads what the ledger has of the items' packets.
-func (l *Ledger) recall(ctx context.Context, t txn, items []item) (r recalled, err error) {
+func (l *Ledger) recall(ctx context.Context, t db.Txn, items []item) (r recalled, err error) {
 	r.pending = make(map[packetKey]payment.Pending)
 	if r.paid, err = l.readGrants(ctx, t, items); err != nil {
 		return r, err
@@ -78,13 +79,9 @@ func (a asides) undecided(items []item) (left, differ []item) {
 
 // readAside returns the grants in quarantine that have one of the items' packets. It sets only the grant, the reason,
 // the time of the decision, and the decision.
-func (l *Ledger) readAside(ctx context.Context, t txn, items []item) (asides, error) {
-	packed, err := l.dialect.pack(keysOf(items)...)
-	if err != nil {
-		return nil, err
-	}
+func (l *Ledger) readAside(ctx context.Context, t db.Txn, items []item) (asides, error) {
 	found := make(asides)
-	return found, t.query(ctx, l.dialect.readQuarantine, packed, func(s scan) error {
+	return found, t.Query(ctx, l.dialect.ReadQuarantine, []any{keysOf(items)}, func(s db.Scan) error {
 		var q Quarantined
 		var reason string
 		var shard, at, resolved int64
@@ -127,20 +124,20 @@ func asideViewOf(items []item) (v asideView) {
 const countDecided = `(SELECT COUNT(*) FROM quarantine WHERE campaign = $1 AND resolved_at > 0)`
 
 // queries returns the queries that fill the view.
-func (v asideView) queries() []stmt {
-	stmts := make([]stmt, len(v))
+func (v asideView) queries() []db.Stmt {
+	stmts := make([]db.Stmt, len(v))
 	for i := range v {
 		c := &v[i]
-		stmts[i] = stmt{sql: `SELECT ` + countDecided + `,
-			CASE WHEN EXISTS (SELECT 1 FROM quarantine WHERE campaign = $1) THEN 1 ELSE 0 END`, args: []any{c.id},
-			row: func(s scan) error { return s(&c.decided, &c.rows) }}
+		stmts[i] = db.Stmt{SQL: `SELECT ` + countDecided + `,
+			CASE WHEN EXISTS (SELECT 1 FROM quarantine WHERE campaign = $1) THEN 1 ELSE 0 END`, Args: []any{c.id},
+			Row: func(s db.Scan) error { return s(&c.decided, &c.rows) }}
 	}
 	return stmts
 }
 
 // read returns the grants in quarantine that have one of the items' packets. Few campaigns have any, so it seldom runs
 // a query.
-func (v asideView) read(ctx context.Context, l *Ledger, t txn) (asides, error) {
+func (v asideView) read(ctx context.Context, l *Ledger, t db.Txn) (asides, error) {
 	var suspects []item
 	for i := range v {
 		if v[i].rows > 0 {
@@ -153,17 +150,17 @@ func (v asideView) read(ctx context.Context, l *Ledger, t txn) (asides, error) {
 	return l.readAside(ctx, t, suspects)
 }
 
-// unchanged returns statements that fail with errAgain if an operator has decided about any grant of the campaigns since
+// unchanged returns statements that fail with db.ErrAgain if an operator has decided about any grant of the campaigns since
 // the view was read. They must come after the statements that lock the campaigns' rows. Like shardView.unchanged each
 // inserts a second row, here of the campaign's pool.
-func (v asideView) unchanged(d *dialect) (stmts []stmt) {
-	if d.share == "" {
+func (v asideView) unchanged(d *db.Dialect) (stmts []db.Stmt) {
+	if d.Share == "" {
 		return nil
 	}
 	for i := range v {
-		stmts = append(stmts, stmt{sql: `INSERT INTO account (id, kind, currency, balance)
+		stmts = append(stmts, db.Stmt{SQL: `INSERT INTO account (id, kind, currency, balance)
 			SELECT id, kind, currency, balance FROM account WHERE id = $2 AND $3 <> ` + countDecided,
-			args: []any{v[i].id, PoolAccount(v[i].id), v[i].decided}})
+			Args: []any{v[i].id, PoolAccount(v[i].id), v[i].decided}})
 	}
 	return stmts
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // ErrNoCampaign says that the ledger does not have a campaign.
@@ -35,7 +36,7 @@ func (l *Ledger) Refund(ctx context.Context, closes []stream.Entry, missing int6
 	if err != nil {
 		return payment.Refund{}, fmt.Errorf("refund campaign %s: count its grants: %w", e.campaign, err)
 	}
-	return l.refundOnce(ctx, e, func(ctx context.Context, t txn, c *StoredCampaign) (payment.Refund, error) {
+	return l.refundOnce(ctx, e, func(ctx context.Context, t db.Txn, c *StoredCampaign) (payment.Refund, error) {
 		return c.refund(ctx, t, e, &n)
 	})
 }
@@ -86,9 +87,9 @@ func (c *StoredCampaign) place(packet int64) int { return int((packet - 1) % int
 
 // refundOnce posts the refund that decide returns under the campaign's locks, or returns the existing one.
 func (l *Ledger) refundOnce(
-	ctx context.Context, e *end, decide func(context.Context, txn, *StoredCampaign) (payment.Refund, error),
+	ctx context.Context, e *end, decide func(context.Context, db.Txn, *StoredCampaign) (payment.Refund, error),
 ) (refund payment.Refund, err error) {
-	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	err = l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		c, err := lockCampaign(ctx, t, e.campaign)
 		if err != nil {
 			return nil, err
@@ -118,11 +119,11 @@ func (l *Ledger) refundOnce(
 }
 
 // unfenced refuses closes that a fence leaves out, because Redis may have granted more packets since.
-func (l *Ledger) unfenced(ctx context.Context, t txn, e *end) (seen shardView, err error) {
+func (l *Ledger) unfenced(ctx context.Context, t db.Txn, e *end) (seen shardView, err error) {
 	for _, c := range e.closes {
 		seen = seen.with(event{c.Shard, c.Seq, c.Epoch})
 	}
-	if err := l.ask(ctx, t, seen.queries()...); err != nil {
+	if err := t.Run(ctx, seen.queries()...); err != nil {
 		return nil, err
 	}
 	for _, c := range e.closes {
@@ -151,7 +152,7 @@ type counted struct {
 // count adds up the grants of a campaign before its refund. It takes no lock, since it may take long; agrees notices if
 // grants were settled meanwhile. It reads no grants while the ledger has fewer than the closes count.
 func (l *Ledger) count(ctx context.Context, e *end) (n counted, err error) {
-	err = l.readPages(ctx, func(ctx context.Context, t txn) error {
+	err = l.readPages(ctx, func(ctx context.Context, t db.Txn) error {
 		var found bool
 		n.has, found, err = campaignByID(e.campaign).first(ctx, t)
 		if err != nil || !found || n.has.State == StateRefunded || n.has.Grants+e.missing < e.sum.Granted ||
@@ -170,17 +171,17 @@ func (l *Ledger) count(ctx context.Context, e *end) (n counted, err error) {
 }
 
 // open returns the balance of the campaign's pool, and the number of its grants that wait in quarantine.
-func (c *StoredCampaign) open(ctx context.Context, t txn) (pool hongbao.Amount, waiting int64, err error) {
+func (c *StoredCampaign) open(ctx context.Context, t db.Txn) (pool hongbao.Amount, waiting int64, err error) {
 	id := c.Spec.ID
-	err = t.query(ctx, `SELECT balance, (SELECT COUNT(*) FROM quarantine WHERE campaign = $1 AND resolved_at = 0)
+	err = t.Query(ctx, `SELECT balance, (SELECT COUNT(*) FROM quarantine WHERE campaign = $1 AND resolved_at = 0)
 		FROM account WHERE id = $2`,
-		[]any{id, PoolAccount(id)}, func(s scan) error { return s(&pool, &waiting) })
+		[]any{id, PoolAccount(id)}, func(s db.Scan) error { return s(&pool, &waiting) })
 	return pool, waiting, err
 }
 
 // refund compares the closes with the ledger, and returns the refund to post. n was counted before the campaign was
 // locked.
-func (c *StoredCampaign) refund(ctx context.Context, t txn, e *end, n *counted) (payment.Refund, error) {
+func (c *StoredCampaign) refund(ctx context.Context, t db.Txn, e *end, n *counted) (payment.Refund, error) {
 	pool, waiting, err := c.open(ctx, t)
 	if err != nil {
 		return payment.Refund{}, err
@@ -219,7 +220,7 @@ func (c *StoredCampaign) refund(ctx context.Context, t txn, e *end, n *counted) 
 }
 
 // nothingPending returns payment.ErrSettling while a remote may have booked credits that are not settled in the ledger.
-func nothingPending(ctx context.Context, t txn, campaign string) error {
+func nothingPending(ctx context.Context, t db.Txn, campaign string) error {
 	pending, packets, err := pendingOf(ctx, t, campaign)
 	if err != nil || pending == 0 {
 		return err
@@ -267,24 +268,24 @@ func (l *Ledger) Position(ctx context.Context, campaign string) (stream.Closing,
 
 // postRefund returns the statements that move the money from the pool to the sponsor and mark the campaign as refunded.
 // The primary keys of transfer and refund, and CHECK (granted + refunded = funded), prevent a second refund.
-func postRefund(r *payment.Refund) []stmt {
+func postRefund(r *payment.Refund) []db.Stmt {
 	pool, sponsor, transfer := PoolAccount(r.Campaign), SponsorAccount(r.Sponsor, r.Currency), "refund:"+r.Campaign
 	amount, now := int64(r.Amount), r.Created.UnixMilli()
 	home := r.Closes[0]
-	stmts := []stmt{
-		{sql: moveMoney, args: []any{pool, -amount}},
-		{sql: `UPDATE campaign SET refunded = refunded + $2, state = $3 WHERE id = $1`, args: []any{r.Campaign, amount,
+	stmts := []db.Stmt{
+		{SQL: moveMoney, Args: []any{pool, -amount}},
+		{SQL: `UPDATE campaign SET refunded = refunded + $2, state = $3 WHERE id = $1`, Args: []any{r.Campaign, amount,
 			string(StateRefunded)}},
-		{sql: insertTransfer, args: []any{transfer, "refund", r.Campaign, pool, sponsor, amount, int64(0), int64(0), now}},
-		{sql: `INSERT INTO refund (campaign, transfer, amount, packets, shard, close_seq, decided_by, why, created_at)
+		{SQL: insertTransfer, Args: []any{transfer, "refund", r.Campaign, pool, sponsor, amount, int64(0), int64(0), now}},
+		{SQL: `INSERT INTO refund (campaign, transfer, amount, packets, shard, close_seq, decided_by, why, created_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-			args: []any{r.Campaign, transfer, amount, r.Packets, int64(home.Shard), home.Seq, r.By, r.Why, now}},
+			Args: []any{r.Campaign, transfer, amount, r.Packets, int64(home.Shard), home.Seq, r.By, r.Why, now}},
 	}
 	for i, c := range r.Closes[1:] {
-		stmts = append(stmts, stmt{sql: `INSERT INTO refund_close (campaign, place, shard, close_seq)
-			VALUES ($1, $2, $3, $4)`, args: []any{r.Campaign, int64(i) + 1, int64(c.Shard), c.Seq}})
+		stmts = append(stmts, db.Stmt{SQL: `INSERT INTO refund_close (campaign, place, shard, close_seq)
+			VALUES ($1, $2, $3, $4)`, Args: []any{r.Campaign, int64(i) + 1, int64(c.Shard), c.Seq}})
 	}
-	return append(stmts, stmt{sql: moveMoney, args: []any{sponsor, amount}})
+	return append(stmts, db.Stmt{SQL: moveMoney, Args: []any{sponsor, amount}})
 }
 
 // closeRow is a row of table refund_close, which has the closes of all places but the first.
@@ -296,20 +297,20 @@ type closeRow struct {
 // selectCloses reads the columns that scanClose scans.
 const selectCloses = `SELECT campaign, shard, close_seq FROM refund_close `
 
-func scanClose(s scan) (r closeRow, err error) {
+func scanClose(s db.Scan) (r closeRow, err error) {
 	var shard int64
 	err = s(&r.campaign, &shard, &r.Seq)
 	r.Shard = int(shard)
 	return r, err
 }
 
-func readRefund(ctx context.Context, t txn, campaign string) (r payment.Refund, found bool, err error) {
+func readRefund(ctx context.Context, t db.Txn, campaign string) (r payment.Refund, found bool, err error) {
 	c, found, err := campaignByID(campaign).first(ctx, t)
 	if err != nil || !found {
 		return r, false, err
 	}
 	r, found, err = rowQuery[payment.Refund]{sql: `SELECT amount, packets, shard, close_seq, decided_by, why, created_at
-		FROM refund WHERE campaign = $1`, args: []any{campaign}, row: func(s scan) (payment.Refund, error) {
+		FROM refund WHERE campaign = $1`, args: []any{campaign}, row: func(s db.Scan) (payment.Refund, error) {
 		r := payment.Refund{Campaign: campaign, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor}
 		var shard, seq, at int64
 		err := s(&r.Amount, &r.Packets, &shard, &seq, &r.By, &r.Why, &at)
@@ -330,7 +331,7 @@ func readRefund(ctx context.Context, t txn, campaign string) (r payment.Refund, 
 // RefundOf returns the refund of a campaign; false if there is none.
 func (l *Ledger) RefundOf(ctx context.Context, campaign string) (r payment.Refund, found bool, err error) {
 	r, err = snapshot(ctx, l, "read the refund of campaign "+campaign,
-		func(ctx context.Context, t txn) (r payment.Refund, err error) {
+		func(ctx context.Context, t db.Txn) (r payment.Refund, err error) {
 			r, found, err = readRefund(ctx, t, campaign)
 			return r, err
 		})
@@ -342,10 +343,10 @@ func (l *Ledger) RefundOf(ctx context.Context, campaign string) (r payment.Refun
 // first time.
 func (l *Ledger) Reveal(ctx context.Context, campaign string) (StoredCampaign, error) {
 	var c StoredCampaign
-	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
-		reveal := stmt{sql: `UPDATE campaign SET revealed_at = $2 WHERE id = $1 AND revealed_at = 0 AND state = $3`,
-			args: []any{campaign, time.Now().UnixMilli(), string(StateRefunded)}}
-		if err := t.run(ctx, reveal); err != nil {
+	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+		reveal := db.Stmt{SQL: `UPDATE campaign SET revealed_at = $2 WHERE id = $1 AND revealed_at = 0 AND state = $3`,
+			Args: []any{campaign, time.Now().UnixMilli(), string(StateRefunded)}}
+		if err := t.Run(ctx, reveal); err != nil {
 			return nil, err
 		}
 		var err error

@@ -3,9 +3,11 @@ package ledger
 import (
 	"context"
 	"errors"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"sync/atomic"
 	"testing"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -54,8 +56,8 @@ func (f *fixture) refundedOnce(t *testing.T, closed stream.Entry) {
 
 func (f *fixture) count(t *testing.T, sql string) (n int64) {
 	t.Helper()
-	require.NoError(t, f.ledger.store.read(t.Context(), func(x txn) error {
-		return x.query(t.Context(), sql, nil, func(s scan) error { return s(&n) })
+	require.NoError(t, f.ledger.store.Read(t.Context(), func(x db.Txn) error {
+		return x.Query(t.Context(), sql, nil, func(s db.Scan) error { return s(&n) })
 	}))
 	return n
 }
@@ -216,7 +218,7 @@ func testRefundUnknown(t *testing.T, f *fixture) {
 func testRefundTampered(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)
-	f.tamper(t, stmt{sql: `UPDATE campaign SET granted = granted - 1`})
+	f.tamper(t, db.Stmt{SQL: `UPDATE campaign SET granted = granted - 1`})
 	_, err := f.ledger.Refund(t.Context(), one(closeOf("rain", 10, 4)), 0)
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))
@@ -244,21 +246,21 @@ func testRefundTogether(t *testing.T, f *fixture) {
 
 // dying is a store whose transactions fail after some statements, as if the process were killed.
 type dying struct {
-	store
+	db.Store
 	after int // number of statements that run before the failure
 }
 
 var errDied = errors.New("died")
 
-func (s *dying) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
-	return s.store.write(ctx, func(t txn) ([]stmt, error) {
+func (s *dying) Write(ctx context.Context, fn func(db.Txn) ([]db.Stmt, error)) error {
+	return s.Store.Write(ctx, func(t db.Txn) ([]db.Stmt, error) {
 		left := s.after
-		last, err := fn(&dyingTxn{txn: t, left: &left})
+		last, err := fn(&dyingTxn{Txn: t, left: &left})
 		if err != nil {
 			return nil, err
 		}
 		for _, st := range last { // one by one, so that the failure can come between them
-			if err := (&dyingTxn{txn: t, left: &left}).run(ctx, st); err != nil {
+			if err := (&dyingTxn{Txn: t, left: &left}).Run(ctx, st); err != nil {
 				return nil, err
 			}
 		}
@@ -267,21 +269,21 @@ func (s *dying) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
 }
 
 type dyingTxn struct {
-	txn
+	db.Txn
 	left *int
 }
 
-func (t *dyingTxn) run(ctx context.Context, stmts ...stmt) error {
+func (t *dyingTxn) Run(ctx context.Context, stmts ...db.Stmt) error {
 	if *t.left == 0 {
 		return hongbao.Errorf(hongbao.ClassTransient, "%w", errDied)
 	}
 	*t.left--
-	return t.txn.run(ctx, stmts...)
+	return t.Txn.Run(ctx, stmts...)
 }
 
 // looks returns how many statements a transaction needs to read and check the epochs of the given number of shards.
 func (f *fixture) looks(shards int) int {
-	return map[Driver]int{PostgreSQL: 1 + shards, MySQL: shards}[f.config.Driver]
+	return 1 + len(make(shardView, shards).unchanged(f.ledger.dialect))
 }
 
 // testRefundDies kills the refund before each of its statements, and finally after COMMIT, before the caller gets the
@@ -292,7 +294,7 @@ func testRefundDies(t *testing.T, f *fixture) {
 	closed, inner := closeOf("rain", 10, 4), f.ledger.store
 	deaths := 0
 	for {
-		f.ledger.store = &dying{store: inner, after: deaths}
+		f.ledger.store = &dying{Store: inner, after: deaths}
 		_, err := f.ledger.Refund(t.Context(), one(closed), 0)
 		f.ledger.store = inner
 		if err == nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // LostRefund is an operator's decision to refund a campaign of which Redis has lost data, so that at least one close is
@@ -34,7 +35,7 @@ func (l *Ledger) RefundLost(ctx context.Context, o LostRefund) (payment.Refund, 
 	if err != nil {
 		return payment.Refund{}, fmt.Errorf("refund campaign %s: count its grants: %w", o.Campaign, err)
 	}
-	return l.refundOnce(ctx, e, func(ctx context.Context, t txn, c *StoredCampaign) (payment.Refund, error) {
+	return l.refundOnce(ctx, e, func(ctx context.Context, t db.Txn, c *StoredCampaign) (payment.Refund, error) {
 		if len(o.Closes) != c.Spec.Places() {
 			return payment.Refund{}, hongbao.Errorf(hongbao.ClassPermanent, "%d shards are named (%s), the campaign is on %d",
 				len(o.Closes), e.name(), c.Spec.Places())

@@ -2,9 +2,10 @@ package ledger
 
 import (
 	"context"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"testing"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -112,7 +113,7 @@ func testRefundLostDies(t *testing.T, f *fixture) {
 	f.settles(t, grantsOf("rain", 1, 4)...)
 	inner, deaths := f.ledger.store, 0
 	for {
-		f.ledger.store = &dying{store: inner, after: deaths}
+		f.ledger.store = &dying{Store: inner, after: deaths}
 		_, err := f.ledger.RefundLost(t.Context(), lostOf(4))
 		f.ledger.store = inner
 		if err == nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 const reserveTransfers = "quarantine:"
@@ -19,12 +20,12 @@ func reserveTransfer(g *hongbao.Grant) string {
 
 // decided adds up the payments from the reserve, and names those of packets that their users have got from the pool, too.
 // Every sum agrees with such a payment. The grants of archived campaigns are not compared.
-func (b *book) decided(ctx context.Context, t txn) error {
+func (b *book) decided(ctx context.Context, t db.Txn) error {
 	after := reserveTransfers // "quarantine;" sorts after all ids with this prefix
 	var paid []hongbao.Grant
 	err := eachPage(ctx, t, `SELECT t.id, t.campaign, t.credit, t.amount, c.currency FROM transfer AS t
 		JOIN campaign AS c ON c.id = t.campaign WHERE t.id > $1 AND t.id < $2 ORDER BY t.id LIMIT $3`,
-		func() []any { return []any{after, "quarantine;"} }, func(s scan) error {
+		func() []any { return []any{after, "quarantine;"} }, func(s db.Scan) error {
 			var campaign, account, currency string
 			var amount int64
 			if err := s(&after, &campaign, &account, &amount, &currency); err != nil {
@@ -53,7 +54,7 @@ func paidByReserve(id, campaign string) hongbao.Grant {
 }
 
 // paidTwice names the users whom the reserve has paid a packet that they have in table grants.
-func (b *book) paidTwice(ctx context.Context, t txn, paid []hongbao.Grant) error {
+func (b *book) paidTwice(ctx context.Context, t db.Txn, paid []hongbao.Grant) error {
 	has, err := b.ledger.readGrants(ctx, t, itemsOf(paid, 0))
 	for _, g := range paid {
 		if has[keyOf(&g)].User == g.User {

@@ -3,6 +3,8 @@ package ledger
 import (
 	"context"
 	"fmt"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // rowQuery is a query and the function that converts its rows.
@@ -10,12 +12,12 @@ type rowQuery[T any] struct {
 	what string // what the query tries to do, for errors
 	sql  string
 	args []any
-	row  func(scan) (T, error)
+	row  func(db.Scan) (T, error)
 }
 
 // in runs the query in a transaction and returns its rows.
-func (q rowQuery[T]) in(ctx context.Context, t txn) (list []T, err error) {
-	err = t.query(ctx, q.sql, q.args, func(s scan) error {
+func (q rowQuery[T]) in(ctx context.Context, t db.Txn) (list []T, err error) {
+	err = t.Query(ctx, q.sql, q.args, func(s db.Scan) error {
 		v, err := q.row(s)
 		list = append(list, v)
 		return err
@@ -24,7 +26,7 @@ func (q rowQuery[T]) in(ctx context.Context, t txn) (list []T, err error) {
 }
 
 // first runs the query in a transaction and returns its first row; false if there is none.
-func (q rowQuery[T]) first(ctx context.Context, t txn) (v T, found bool, err error) {
+func (q rowQuery[T]) first(ctx context.Context, t db.Txn) (v T, found bool, err error) {
 	list, err := q.in(ctx, t)
 	if err != nil || len(list) == 0 {
 		return v, false, err
@@ -47,9 +49,9 @@ func (q rowQuery[T]) one(ctx context.Context, l *Ledger) (v T, found bool, err e
 }
 
 // snapshot runs fn on one snapshot. Its errors begin with the text what.
-func snapshot[T any](ctx context.Context, l *Ledger, what string, fn func(context.Context, txn) (T, error)) (T, error) {
-	var v T
-	err := l.read(ctx, func(ctx context.Context, t txn) (err error) {
+func snapshot[T any](ctx context.Context, l *Ledger, what string, fn func(context.Context, db.Txn) (T, error)) (v T,
+	err error) {
+	err = l.read(ctx, func(ctx context.Context, t db.Txn) (err error) {
 		v, err = fn(ctx, t)
 		return err
 	})
@@ -61,12 +63,12 @@ func snapshot[T any](ctx context.Context, l *Ledger, what string, fn func(contex
 }
 
 // number and text scan a row with one column.
-func number(s scan) (n int64, err error) {
+func number(s db.Scan) (n int64, err error) {
 	err = s(&n)
 	return n, err
 }
 
-func text(s scan) (v string, err error) {
+func text(s db.Scan) (v string, err error) {
 	err = s(&v)
 	return v, err
 }

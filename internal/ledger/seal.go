@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // ErrNotSealable says that a campaign can't be sealed yet.
@@ -42,7 +43,7 @@ func (l *Ledger) Seal(ctx context.Context, campaign string) error {
 		return hongbao.Errorf(hongbao.ClassPermanent, "seal campaign %s: %w: it is not refunded", campaign, ErrNotSealable)
 	}
 	s := &seal{groups: make(map[int64]int64)}
-	err = l.readPages(ctx, func(ctx context.Context, t txn) error { return s.read(ctx, t, &c) })
+	err = l.readPages(ctx, func(ctx context.Context, t db.Txn) error { return s.read(ctx, t, &c) })
 	if err == nil && (s.grants != c.Grants || s.amount != int64(c.Granted) || s.debits != s.amount ||
 		s.debited != s.grants) {
 		err = hongbao.Errorf(hongbao.ClassBroken, "the ledger does not agree with itself: it has counted %d grants with "+
@@ -66,21 +67,21 @@ const sealPart = 1 << 20
 func (s *seal) store(ctx context.Context, l *Ledger, campaign string) error {
 	seqs := s.packSeqs()
 	first := seqs[:min(len(seqs), sealPart)]
-	return l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	return l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		_, found, err := rowQuery[int64]{sql: `SELECT 1 FROM seal WHERE campaign = $1`, args: []any{campaign},
 			row: number}.first(ctx, t)
 		if err != nil || found {
 			return nil, err
 		}
 		// A person who removes seals may have left the parts.
-		err = t.run(ctx, stmt{sql: `DELETE FROM seal_seqs WHERE campaign = $1`, args: []any{campaign}},
-			stmt{sql: l.dialect.insertSeal,
-				args: []any{campaign, s.grants, s.amount, s.packGroups(), first, time.Now().UnixMilli()}})
+		err = t.Run(ctx, db.Stmt{SQL: `DELETE FROM seal_seqs WHERE campaign = $1`, Args: []any{campaign}},
+			db.Stmt{SQL: l.dialect.InsertSeal,
+				Args: []any{campaign, s.grants, s.amount, s.packGroups(), first, time.Now().UnixMilli()}})
 		part := int64(0)
 		for rest := range slices.Chunk(seqs[len(first):], sealPart) {
-			if part++; err == nil { // if another process has stored the seal meanwhile, this fails with errAgain
-				err = t.run(ctx, stmt{sql: `INSERT INTO seal_seqs (campaign, part, seqs) VALUES ($1, $2, $3)`,
-					args: []any{campaign, part, rest}})
+			if part++; err == nil { // if another process has stored the seal meanwhile, this fails with db.ErrAgain
+				err = t.Run(ctx, db.Stmt{SQL: `INSERT INTO seal_seqs (campaign, part, seqs) VALUES ($1, $2, $3)`,
+					Args: []any{campaign, part, rest}})
 			}
 		}
 		return nil, err
@@ -89,7 +90,7 @@ func (s *seal) store(ctx context.Context, l *Ledger, campaign string) error {
 
 // read adds up the campaign's grants. It collects the seqs as bits, because grants are read in the order of their
 // packets, not of their seqs.
-func (s *seal) read(ctx context.Context, t txn, c *Totals) (err error) {
+func (s *seal) read(ctx context.Context, t db.Txn, c *Totals) (err error) {
 	bits := make(map[int]map[int64]uint64)
 	err = eachPaid(ctx, t, c.Campaign, 0, func(g *paidGrant) error {
 		s.grants, s.amount = s.grants+1, s.amount+int64(g.amount)
@@ -195,19 +196,19 @@ func eachGroup(campaign string, packed []byte, fn func(group, amount int64)) err
 // SealedSeqs returns the seqs of the grants of a sealed campaign, by shard; none if it is not sealed.
 func (l *Ledger) SealedSeqs(ctx context.Context, campaign string) (seqs map[int][]stream.SeqRange, err error) {
 	var packed []byte
-	err = l.read(ctx, func(ctx context.Context, t txn) error {
+	err = l.read(ctx, func(ctx context.Context, t db.Txn) error {
 		packed = nil
-		more := func(s scan) error {
+		more := func(s db.Scan) error {
 			var part []byte
 			err := s(&part)
 			packed = append(packed, part...)
 			return err
 		}
-		err := t.query(ctx, `SELECT seqs FROM seal WHERE campaign = $1`, []any{campaign}, more)
+		err := t.Query(ctx, `SELECT seqs FROM seal WHERE campaign = $1`, []any{campaign}, more)
 		if err != nil || len(packed) == 0 {
 			return err
 		}
-		return t.query(ctx, `SELECT seqs FROM seal_seqs WHERE campaign = $1 ORDER BY part`, []any{campaign}, more)
+		return t.Query(ctx, `SELECT seqs FROM seal_seqs WHERE campaign = $1 ORDER BY part`, []any{campaign}, more)
 	})
 	n := numbers{rest: packed}
 	seqs = make(map[int][]stream.SeqRange)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // testSealIsolated seals a campaign whose seqs are all isolated, because other campaigns share its shard. They take more
@@ -27,7 +28,7 @@ func testSealIsolated(t *testing.T, f *fixture) {
 	require.Len(t, got, 2)
 	require.True(t, slices.Equal(seqs, got[3]))
 	require.Equal(t, s.seqs[5], got[5])
-	f.tamper(t, stmt{sql: `DELETE FROM seal`})
+	f.tamper(t, db.Stmt{SQL: `DELETE FROM seal`})
 	got, err = f.ledger.SealedSeqs(t.Context(), "rain")
 	require.NoError(t, err)
 	require.Empty(t, got, "a removed seal leaves nothing")

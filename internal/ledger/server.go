@@ -2,12 +2,12 @@ package ledger
 
 import (
 	"context"
-	"fmt"
 	"regexp"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // Server is what a database reports about itself.
@@ -28,51 +28,30 @@ type Server struct {
 // Server asks the database for its version and its clock, and for the rights that the user lacks.
 func (l *Ledger) Server(ctx context.Context) (s Server, err error) {
 	var now int64
-	err = l.read(ctx, func(ctx context.Context, t txn) error {
-		return t.query(ctx, `SELECT `+l.dialect.version+`, `+l.dialect.now+`, `+l.dialect.connections, nil,
-			func(row scan) error { return row(&s.Version, &now, &s.Connections) })
+	err = l.read(ctx, func(ctx context.Context, t db.Txn) error {
+		return t.Query(ctx, l.dialect.AskServer, nil,
+			func(row db.Scan) error { return row(&s.Version, &now, &s.Connections) })
 	})
 	s.Clock = time.UnixMilli(now)
 	if err == nil {
 		s.Asynchronous, err = l.asynchronous(ctx)
 	}
-	if err != nil || l.dialect.denied == "" {
+	checks, ok := l.config.Database.(db.RightsChecker)
+	if err != nil || !ok {
 		return s, err
 	}
-	tables, err := l.tables()
-	if err != nil {
-		return s, err
-	}
-	s.Denied, err = rowQuery[string]{"ask what the user may do with the tables", l.dialect.denied, []any{tables},
-		func(row scan) (denied string, err error) {
-			err = row(&denied)
-			return denied, err
-		}}.all(ctx, l)
+	s.Denied, err = snapshot(ctx, l, "ask what the user may do with the tables",
+		func(ctx context.Context, t db.Txn) ([]string, error) { return checks.Denied(ctx, t, l.tables()) })
 	return s, err
 }
 
 // asynchronous reports whether the server has fallen back to asynchronous replication. PostgreSQL never does.
 func (l *Ledger) asynchronous(ctx context.Context) (bool, error) {
-	if l.dialect.semiSync == [2]string{} {
+	server, ok := l.config.Database.(db.FallsBack)
+	if !ok {
 		return false, nil
 	}
-	states := [2][]string{}
-	err := l.read(ctx, func(ctx context.Context, t txn) (err error) {
-		for i, ask := range l.dialect.semiSync {
-			states[i], err = rowQuery[string]{sql: ask, row: func(row scan) (value string, err error) {
-				var name string
-				return value, row(&name, &value)
-			}}.in(ctx, t)
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return false, fmt.Errorf("ask for the state of semi-synchronous replication: %w", err)
-	}
-	return slices.Contains(states[0], "ON") && !slices.Contains(states[1], "ON"), nil
+	return snapshot(ctx, l, "ask for the state of semi-synchronous replication", server.Asynchronous)
 }
 
 // alarmAsynchronous logs the alarm that the server has fallen back to asynchronous replication, at most once a minute.
@@ -90,12 +69,11 @@ func (l *Ledger) alarmAsynchronous(ctx context.Context) {
 var createTable = regexp.MustCompile(`(?m)^CREATE TABLE (\w+)`)
 
 // tables returns the names of the tables that the migrations create.
-func (l *Ledger) tables() (names []string, err error) {
-	steps, err := loadMigrations(migrationFiles, l.dialect.migrations)
-	for _, step := range steps {
-		for _, m := range createTable.FindAllStringSubmatch(step.script, -1) {
+func (l *Ledger) tables() (names []string) {
+	for _, step := range l.dialect.Migrations {
+		for _, m := range createTable.FindAllStringSubmatch(step.Script, -1) {
 			names = append(names, m[1])
 		}
 	}
-	return names, err
+	return names
 }

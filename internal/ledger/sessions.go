@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // maxSessions bounds the live sessions of a key. A further session ends the oldest one.
@@ -13,7 +14,7 @@ const maxSessions = 50
 
 // Live returns the API keys and the console sessions that are neither revoked nor expired, read in one snapshot.
 func (l *Ledger) Live(ctx context.Context) (access.Live, error) {
-	return snapshot(ctx, l, "read the live API keys and sessions", func(ctx context.Context, t txn) (live access.Live,
+	return snapshot(ctx, l, "read the live API keys and sessions", func(ctx context.Context, t db.Txn) (live access.Live,
 		err error) {
 		now := time.Now().UnixMilli()
 		if live.Keys, err = liveKeys(now).in(ctx, t); err != nil {
@@ -26,7 +27,7 @@ func (l *Ledger) Live(ctx context.Context) (access.Live, error) {
 	})
 }
 
-func scanSession(s scan) (v access.Session, err error) {
+func scanSession(s db.Scan) (v access.Session, err error) {
 	var begun, expires int64
 	err = s(&v.Hash, &v.Key, &v.SecretHash, &begun, &expires)
 	v.Begun, v.Expires = atMilli(begun), atMilli(expires)
@@ -37,19 +38,19 @@ func scanSession(s scan) (v access.Session, err error) {
 // also deletes all expired sessions.
 func (l *Ledger) AddSession(ctx context.Context, s access.Session) error {
 	now := time.Now().UnixMilli()
-	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
-		err := t.run(ctx, stmt{sql: `DELETE FROM console_session WHERE expires_at <= $1`, args: []any{now}})
+	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+		err := t.Run(ctx, db.Stmt{SQL: `DELETE FROM console_session WHERE expires_at <= $1`, Args: []any{now}})
 		if err != nil {
 			return nil, err
 		}
 		has, err := rowQuery[string]{sql: `SELECT hash FROM console_session WHERE key_id = $1 ORDER BY created_at DESC, hash`,
 			args: []any{s.Key}, row: text}.in(ctx, t)
-		var stmts []stmt
+		var stmts []db.Stmt
 		for _, hash := range has[min(len(has), maxSessions-1):] {
-			stmts = append(stmts, stmt{sql: `DELETE FROM console_session WHERE hash = $1`, args: []any{hash}})
+			stmts = append(stmts, db.Stmt{SQL: `DELETE FROM console_session WHERE hash = $1`, Args: []any{hash}})
 		}
-		return append(stmts, stmt{sql: `INSERT INTO console_session (hash, key_id, secret_hash, created_at, expires_at)
-			VALUES ($1, $2, $3, $4, $5)`, args: []any{s.Hash, s.Key, s.SecretHash, milli(s.Begun), milli(s.Expires)}}), err
+		return append(stmts, db.Stmt{SQL: `INSERT INTO console_session (hash, key_id, secret_hash, created_at, expires_at)
+			VALUES ($1, $2, $3, $4, $5)`, Args: []any{s.Hash, s.Key, s.SecretHash, milli(s.Begun), milli(s.Expires)}}), err
 	})
 	if err != nil {
 		return fmt.Errorf("store a session of API key %s: %w", s.Key, err)
@@ -60,9 +61,9 @@ func (l *Ledger) AddSession(ctx context.Context, s access.Session) error {
 // KeepSession moves the end of a session of the console. It changes no session that has ended, and never moves an end
 // back.
 func (l *Ledger) KeepSession(ctx context.Context, hash string, expires time.Time) error {
-	err := l.write(ctx, func(context.Context, txn) ([]stmt, error) {
-		return []stmt{{sql: `UPDATE console_session SET expires_at = $2 WHERE hash = $1 AND expires_at < $2 AND expires_at > $3`,
-			args: []any{hash, milli(expires), time.Now().UnixMilli()}}}, nil
+	err := l.write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) {
+		return []db.Stmt{{SQL: `UPDATE console_session SET expires_at = $2 WHERE hash = $1 AND expires_at < $2 AND expires_at > $3`,
+			Args: []any{hash, milli(expires), time.Now().UnixMilli()}}}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("store the end of a session: %w", err)
@@ -72,8 +73,8 @@ func (l *Ledger) KeepSession(ctx context.Context, hash string, expires time.Time
 
 // EndSession deletes a session of the console; a missing session is no error.
 func (l *Ledger) EndSession(ctx context.Context, hash string) error {
-	err := l.write(ctx, func(context.Context, txn) ([]stmt, error) {
-		return []stmt{{sql: `DELETE FROM console_session WHERE hash = $1`, args: []any{hash}}}, nil
+	err := l.write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) {
+		return []db.Stmt{{SQL: `DELETE FROM console_session WHERE hash = $1`, Args: []any{hash}}}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("delete a session: %w", err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // item is the state of one grant of a batch in the settler.
@@ -40,7 +41,7 @@ type storedGrant struct {
 	batch int64
 }
 
-func scanGrant(s scan) (storedGrant, error) {
+func scanGrant(s db.Scan) (storedGrant, error) {
 	var g storedGrant
 	var shard, at int64
 	err := s(&g.Campaign, &g.Packet, &g.User, &g.Amount, &shard, &g.Seq, &g.Epoch, &g.RequestID, &at, &g.batch)
@@ -70,14 +71,13 @@ type settleCall struct {
 // other, but never deadlock.
 func (s *settleCall) post(ctx context.Context) (differ []item, err error) {
 	sortItems(s.items)
-	err = s.write(ctx, func(ctx context.Context, t txn) (stmts []stmt, err error) {
+	err = s.write(ctx, func(ctx context.Context, t db.Txn) (stmts []db.Stmt, err error) {
 		stmts, differ, err = s.insert(ctx, t)
 		s.tries++
 		if err != nil || !s.pending {
 			return stmts, err
 		}
-		drop, err := s.deletePending(without(s.items, s.fencedOff), 0, time.Time{})
-		return append(drop, stmts...), err
+		return append(s.deletePending(without(s.items, s.fencedOff), 0, time.Time{}), stmts...), nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("settle %d grants: %w", len(s.items), err)
@@ -87,9 +87,9 @@ func (s *settleCall) post(ctx context.Context) (differ []item, err error) {
 
 // insert inserts the grants, except those that an operator has decided about or that a fence leaves out. It compares
 // grants that already exist with their rows. It returns the statements that move the money of the new grants.
-func (s *settleCall) insert(ctx context.Context, t txn) (stmts []stmt, differ []item, err error) {
+func (s *settleCall) insert(ctx context.Context, t db.Txn) (stmts []db.Stmt, differ []item, err error) {
 	seen, aside := shardViewOf(s.items), asideViewOf(s.items)
-	if err = s.ask(ctx, t, append(seen.queries(), aside.queries()...)...); err != nil {
+	if err = t.Run(ctx, append(seen.queries(), aside.queries()...)...); err != nil {
 		return nil, nil, err
 	}
 	behind, err := s.behindFences(ctx, t, seen, s.items, s.pending)
@@ -111,16 +111,12 @@ func (s *settleCall) insert(ctx context.Context, t txn) (stmts []stmt, differ []
 }
 
 // pay inserts items that may be settled, and returns the statements that move the money of the new ones.
-func (s *settleCall) pay(ctx context.Context, t txn, items []item) (stmts []stmt, differ []item, err error) {
+func (s *settleCall) pay(ctx context.Context, t db.Txn, items []item) (stmts []db.Stmt, differ []item, err error) {
 	// A statement can't insert a key twice, so a duplicate in the batch is compared with the first grant instead.
 	fresh := slices.CompactFunc(slices.Clone(items), func(a, b item) bool { return keyOf(a.grant) == keyOf(b.grant) })
 	batch := rand.Int64()
 	var inserted int64
-	insert, err := s.insertGrants(fresh, batch, &inserted)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := t.run(ctx, insert); err != nil {
+	if err := t.Run(ctx, s.insertGrants(fresh, batch, &inserted)); err != nil {
 		return nil, nil, err
 	}
 	if s.tries > 0 || inserted < int64(len(items)) {
@@ -139,25 +135,18 @@ func (s *settleCall) pay(ctx context.Context, t txn, items []item) (stmts []stmt
 	return stmts, differ, err
 }
 
-// insertGrants returns the statement that inserts the grants. On PostgreSQL the first try uses COPY, which takes three
-// quarters of the time of INSERT. If a packet exists, COPY fails, and the next try uses an INSERT that skips the
-// packet.
-func (s *settleCall) insertGrants(items []item, batch int64, inserted *int64) (stmt, error) {
-	columns := columnsOf(items)
-	sql, copied := s.dialect.insertGrants, s.dialect.copies && s.tries == 0
-	if copied {
-		sql = grantColumns + ", batch"
+// insertGrants returns the statement that inserts the grants. The first try assumes that all are new, which is fast on
+// PostgreSQL. If a packet exists, it may fail, and the next try skips the packet.
+func (s *settleCall) insertGrants(items []item, batch int64, inserted *int64) db.Stmt {
+	sql := s.dialect.InsertGrants
+	if s.tries > 0 {
+		sql = s.dialect.InsertGrantsAgain
 	}
-	if copied || s.dialect.byRow {
-		return stmt{sql: sql, args: append(columns, slices.Repeat([]int64{batch}, len(items))), changed: inserted,
-			rows: len(items)}, nil
-	}
-	packed, err := s.dialect.pack(columns...)
-	return stmt{sql: s.dialect.insertOnce(sql, s.tries), args: append(slices.Clone(packed), batch),
-		changed: inserted}, err
+	return db.Stmt{SQL: sql, Args: []any{columnsOf(items), batch}, Changed: inserted}
 }
 
-func columnsOf(items []item) []any {
+// columnsOf returns the table of grantColumns.
+func columnsOf(items []item) db.Table {
 	n := len(items)
 	campaigns, users, requests := make([]string, n), make([]string, n), make([]string, n)
 	packets, amounts, shards := make([]int64, n), make([]int64, n), make([]int32, n)
@@ -168,16 +157,12 @@ func columnsOf(items []item) []any {
 		shards[i], seqs[i], epochs[i] = int32(g.Shard), g.Seq, g.Epoch
 		requests[i], times[i] = g.RequestID, g.Time.UnixMilli()
 	}
-	return []any{campaigns, packets, users, amounts, shards, seqs, epochs, requests, times}
+	return db.Table{campaigns, packets, users, amounts, shards, seqs, epochs, requests, times}
 }
 
-func (l *Ledger) readGrants(ctx context.Context, t txn, items []item) (map[packetKey]storedGrant, error) {
-	packed, err := l.dialect.pack(keysOf(items)...)
-	if err != nil {
-		return nil, err
-	}
+func (l *Ledger) readGrants(ctx context.Context, t db.Txn, items []item) (map[packetKey]storedGrant, error) {
 	has := make(map[packetKey]storedGrant, len(items))
-	err = t.query(ctx, l.dialect.readGrants, packed, func(s scan) error {
+	err := t.Query(ctx, l.dialect.ReadGrants, []any{keysOf(items)}, func(s db.Scan) error {
 		g, err := scanGrant(s)
 		has[keyOf(&g.Grant)] = g
 		return err
@@ -214,34 +199,31 @@ type posting struct {
 
 // moveMoney returns the statements that move the money of the fresh grants. The rows of pools and campaigns come late,
 // because other batches wait for them.
-func (l *Ledger) moveMoney(fresh []item, known map[string]knownCampaign, batch int64) ([]stmt, error) {
+func (l *Ledger) moveMoney(fresh []item, known map[string]knownCampaign, batch int64) ([]db.Stmt, error) {
 	campaigns, users, err := add(fresh, known)
 	if err != nil {
 		return nil, err
 	}
-	stmts, err := l.creditUsers(users)
-	if err != nil {
-		return nil, err
-	}
+	stmts := l.creditUsers(users)
 	now := time.Now().UnixMilli()
 	ids := slices.Sorted(maps.Keys(campaigns))
 	for _, id := range ids {
-		stmts = append(stmts, stmt{sql: `UPDATE account SET balance = balance - $2 WHERE id = $1`,
-			args: []any{PoolAccount(id), int64(campaigns[id].amount)}})
+		stmts = append(stmts, db.Stmt{SQL: `UPDATE account SET balance = balance - $2 WHERE id = $1`,
+			Args: []any{PoolAccount(id), int64(campaigns[id].amount)}})
 	}
 	for _, id := range ids {
 		// After the refund the CHECK on granted refuses -1. So nothing is granted any more, not even a packet with amount
 		// 0. It also refuses packets of a top-up that a promoted standby lacks, although the caller knows it.
 		p := campaigns[id]
 		stmts = append(stmts,
-			stmt{sql: `UPDATE campaign SET granted = CASE WHEN state = 'refunded' OR packets < $4 THEN -1
-			ELSE granted + $2 END, grants = grants + $3 WHERE id = $1`, args: []any{id, int64(p.amount), p.grants, p.highest}})
+			db.Stmt{SQL: `UPDATE campaign SET granted = CASE WHEN state = 'refunded' OR packets < $4 THEN -1
+			ELSE granted + $2 END, grants = grants + $3 WHERE id = $1`, Args: []any{id, int64(p.amount), p.grants, p.highest}})
 	}
 	// The transfers come after the rows that they refer to are locked for writing. For a foreign key MySQL takes a shared
 	// lock, and two batches with a shared lock would deadlock when they update the row.
 	for _, id := range ids {
 		p := campaigns[id]
-		stmts = append(stmts, stmt{sql: insertTransfer, args: []any{"grants:" + id + ":" + strconv.FormatInt(batch, 10),
+		stmts = append(stmts, db.Stmt{SQL: insertTransfer, Args: []any{"grants:" + id + ":" + strconv.FormatInt(batch, 10),
 			"grants", id, PoolAccount(id), nil, int64(p.amount), p.grants, batch, now}})
 	}
 	return stmts, nil
@@ -263,7 +245,8 @@ func add(fresh []item, known map[string]knownCampaign) (map[string]posting, []cr
 		p := campaigns[g.Campaign]
 		p.amount, p.grants, p.highest = p.amount+g.Amount, p.grants+1, max(p.highest, g.Packet)
 		if p.amount > hongbao.MaxAmount {
-			return nil, nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: the batch is above %d", errOverdraw, hongbao.MaxAmount)
+			return nil, nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: the batch is above %d", db.ErrOverdraw,
+				hongbao.MaxAmount)
 		}
 		campaigns[g.Campaign] = p
 		if g.Amount > 0 {
@@ -277,26 +260,21 @@ func add(fresh []item, known map[string]knownCampaign) (map[string]posting, []cr
 		if n := len(sums); n == 0 || sums[n-1].account != c.account {
 			sums = append(sums, c)
 		} else if sums[n-1].amount += c.amount; sums[n-1].amount > hongbao.MaxAmount {
-			return nil, nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: one user gets more than %d", errOverdraw,
+			return nil, nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: one user gets more than %d", db.ErrOverdraw,
 				hongbao.MaxAmount)
 		}
 	}
 	return campaigns, sums, nil
 }
 
-func (l *Ledger) creditUsers(credits []credit) ([]stmt, error) {
+func (l *Ledger) creditUsers(credits []credit) []db.Stmt {
 	if len(credits) == 0 {
-		return nil, nil
+		return nil
 	}
 	ids, currencies := make([]string, len(credits)), make([]string, len(credits))
 	amounts := make([]int64, len(credits))
 	for i, c := range credits {
 		ids[i], currencies[i], amounts[i] = c.account, c.currency, int64(c.amount)
 	}
-	columns := []any{ids, currencies, amounts}
-	if l.dialect.byRow {
-		return []stmt{{sql: l.dialect.creditUsers, args: columns, rows: len(credits)}}, nil
-	}
-	packed, err := l.dialect.pack(columns...)
-	return []stmt{{sql: l.dialect.creditUsers, args: packed}}, err
+	return []db.Stmt{{SQL: l.dialect.CreditUsers, Args: []any{db.Table{ids, currencies, amounts}}}}
 }

@@ -1,9 +1,11 @@
 package ledger
 
 import (
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"slices"
 	"testing"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
 
@@ -286,8 +288,8 @@ func testOverflow(t *testing.T, f *fixture) {
 func testBalanceOverflow(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	rich := UserAccount(grant("rain", 1).User, testCurrency)
-	f.tamper(t, stmt{sql: `INSERT INTO account (id, kind, currency, balance) VALUES ($1, 'user', $2, $3)`,
-		args: []any{rich, testCurrency, int64(1<<63 - 1)}})
+	f.tamper(t, db.Stmt{SQL: `INSERT INTO account (id, kind, currency, balance) VALUES ($1, 'user', $2, $3)`,
+		Args: []any{rich, testCurrency, int64(1<<63 - 1)}})
 	errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 1)))
 	require.Len(t, errs, 1)
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[0]), "%v", errs[0])
@@ -329,8 +331,8 @@ func testGuards(t *testing.T, f *fixture) {
 		`UPDATE campaign SET state = 'refunded', refunded = funded - granted - 1`,
 		`UPDATE campaign SET revealed_at = 1`,
 	} {
-		err := f.ledger.store.write(t.Context(), func(txn) ([]stmt, error) { return []stmt{{sql: sql}}, nil })
-		require.ErrorIs(t, err, errOverdraw, sql)
+		err := f.ledger.store.Write(t.Context(), func(db.Txn) ([]db.Stmt, error) { return []db.Stmt{{SQL: sql}}, nil })
+		require.ErrorIs(t, err, db.ErrOverdraw, sql)
 	}
 	f.holds(t, "rain", grantsOf("rain", 1, 2))
 }

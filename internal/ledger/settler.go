@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // MaxBatch is the maximum number of grants in a transaction. A longer batch takes several transactions.
@@ -304,7 +305,7 @@ func (s *Settler) settle(ctx context.Context, items []item, known map[string]kno
 		noteLeftOut(call.fencedOff, errs)
 		return refused
 	}
-	overdraws := errors.Is(err, errOverdraw)
+	overdraws := errors.Is(err, db.ErrOverdraw)
 	if !overdraws && (len(items) == 1 || hongbao.ClassOf(err) != hongbao.ClassPermanent) {
 		for _, it := range items {
 			errs[it.index] = err

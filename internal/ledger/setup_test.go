@@ -15,6 +15,10 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -24,8 +28,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 type backend func(t testing.TB) Config
 
 func sqliteConfig(t testing.TB) Config {
-	c := testConfig(SQLite, filepath.Join(t.TempDir(), "ledger ?#%.db"))
-	return c
+	return testConfig(sqlite.Database{Path: filepath.Join(t.TempDir(), "ledger ?#%.db")})
 }
 
 func postgresConfig(t testing.TB) Config {
@@ -34,9 +37,7 @@ func postgresConfig(t testing.TB) Config {
 
 // testPostgres allows the two unsafe settings with which testkit's servers are faster.
 func testPostgres(dsn string) Config {
-	c := testConfig(PostgreSQL, dsn)
-	c.UnsafeAllow = []string{"fsync", "full_page_writes"}
-	return c
+	return testConfig(postgres.Database{DSN: dsn, UnsafeAllow: []string{"fsync", "full_page_writes"}})
 }
 
 func mariadbConfig(t testing.TB) Config {
@@ -45,16 +46,41 @@ func mariadbConfig(t testing.TB) Config {
 
 // testMariaDB allows the unsafe setting with which testkit's servers are faster.
 func testMariaDB(dsn string) Config {
-	c := testConfig(MySQL, dsn)
-	c.UnsafeAllow = []string{"innodb_doublewrite"}
-	return c
+	return testConfig(mysql.Database{DSN: dsn, UnsafeAllow: []string{"innodb_doublewrite"}})
 }
 
-func testConfig(driver Driver, dsn string) Config {
-	return Config{
-		Driver: driver, DSN: dsn, Conns: 8, ConnectTimeout: 5 * time.Second,
-		LockTimeout: 10 * time.Second, Timeout: 30 * time.Second, Retries: 10,
+func testConfig(d db.Database) Config {
+	return Config{Database: d, Retries: 10, Limits: db.Limits{Conns: 8, ConnectTimeout: 5 * time.Second,
+		LockTimeout: 10 * time.Second, Timeout: 30 * time.Second}}
+}
+
+// dsn returns the place of the database.
+func (c *Config) dsn() string {
+	switch d := c.Database.(type) {
+	case postgres.Database:
+		return d.DSN
+	case mysql.Database:
+		return d.DSN
+	default:
+		return d.(sqlite.Database).Path
 	}
+}
+
+// kind returns the name of the database's kind.
+func (c *Config) kind() string { return c.Database.Dialect().Name }
+
+// at returns the configuration of another database on a server of the same kind.
+func (c *Config) at(dsn string) Config {
+	other := *c
+	switch d := c.Database.(type) {
+	case postgres.Database:
+		d.DSN = dsn
+		other.Database = d
+	case mysql.Database:
+		d.DSN = dsn
+		other.Database = d
+	}
+	return other
 }
 
 func open(t testing.TB, c Config) *Ledger {
@@ -235,7 +261,7 @@ func (f *fixture) setPlan(t testing.TB, plan planFunc) {
 }
 
 // tamper writes to the database without the checks of this package.
-func (f *fixture) tamper(t testing.TB, stmts ...stmt) {
+func (f *fixture) tamper(t testing.TB, stmts ...db.Stmt) {
 	t.Helper()
-	require.NoError(t, f.ledger.store.write(t.Context(), func(txn) ([]stmt, error) { return stmts, nil }))
+	require.NoError(t, f.ledger.store.Write(t.Context(), func(db.Txn) ([]db.Stmt, error) { return stmts, nil }))
 }

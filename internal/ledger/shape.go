@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // Bounds are the lowest and highest amounts and instants, in milliseconds, of the grants of a campaign.
@@ -24,7 +25,7 @@ func (l *Ledger) Bounds(ctx context.Context, campaign string) (Bounds, error) {
 	b, _, err := rowQuery[Bounds]{"read the bounds of the grants of campaign " + campaign,
 		`SELECT COUNT(*), COALESCE(MIN(amount), 0), COALESCE(MAX(amount), 0), COALESCE(MIN(granted_at), 0),
 		COALESCE(MAX(granted_at), 0) FROM grants WHERE campaign = $1`, []any{campaign},
-		func(s scan) (b Bounds, err error) {
+		func(s db.Scan) (b Bounds, err error) {
 			err = s(&b.Grants, &b.Low, &b.High, &b.First, &b.Last)
 			return b, err
 		}}.one(ctx, l)
@@ -47,7 +48,7 @@ func (l *Ledger) Times(ctx context.Context, campaign string, first, width int64)
 }
 
 func steps(what, sql, campaign string, from, width int64) rowQuery[Step] {
-	return rowQuery[Step]{what, sql, []any{campaign, from, width}, func(s scan) (step Step, err error) {
+	return rowQuery[Step]{what, sql, []any{campaign, from, width}, func(s db.Scan) (step Step, err error) {
 		err = s(&step.From, &step.Grants)
 		return step, err
 	}}

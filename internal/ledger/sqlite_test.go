@@ -1,56 +1,19 @@
 package ledger
 
 import (
-	"database/sql"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
 )
-
-func TestSQLiteSettings(t *testing.T) {
-	t.Parallel()
-	l := open(t, sqliteConfig(t))
-	s := l.store.(*sqliteStore)
-	require.Equal(t, 1, s.writer.Stats().MaxOpenConnections)
-	require.Equal(t, l.config.Conns, s.readers.Stats().MaxOpenConnections)
-	var has sqliteSettings
-	for _, db := range []*sql.DB{s.writer, s.readers} {
-		conn, err := db.Conn(t.Context())
-		require.NoError(t, err)
-		require.NoError(t, readPragmas(t.Context(), conn, &has))
-		require.NoError(t, conn.Close())
-		require.Equal(t, sqliteSettings{journal: "wal", synchronous: 2, foreignKeys: 1,
-			timeout: l.config.LockTimeout.Milliseconds()}, has)
-		require.Empty(t, has.problems())
-	}
-}
-
-// TestSQLiteRefused sets unsafe settings on a real connection (F39).
-func TestSQLiteRefused(t *testing.T) {
-	t.Parallel()
-	l := open(t, sqliteConfig(t))
-	l.store.(*sqliteStore).readers.SetMaxIdleConns(0) // other connections would block the change of journal_mode
-	conn, err := l.store.(*sqliteStore).writer.Conn(t.Context())
-	require.NoError(t, err)
-	defer conn.Close()
-	for _, pragma := range []string{"synchronous=NORMAL", "foreign_keys=0", "busy_timeout=0", "journal_mode=DELETE"} {
-		_, err := conn.ExecContext(t.Context(), "PRAGMA "+pragma)
-		require.NoError(t, err)
-	}
-	var has sqliteSettings
-	require.NoError(t, readPragmas(t.Context(), conn, &has))
-	err = refuse(has.problems(), nil)
-	for _, setting := range []string{"journal_mode is delete", "synchronous is 1", "foreign_keys is 0",
-		"busy_timeout is 0"} {
-		require.ErrorContains(t, err, setting)
-	}
-}
 
 // TestSQLiteBusy settles while another connection has the write lock, as another process might.
 func TestSQLiteBusy(t *testing.T) {
@@ -60,7 +23,7 @@ func TestSQLiteBusy(t *testing.T) {
 	f := newFixture(t, config)
 	f.create(t, "rain", 10)
 	other := open(t, config)
-	err := other.store.write(t.Context(), func(txn) ([]stmt, error) {
+	err := other.store.Write(t.Context(), func(db.Txn) ([]db.Stmt, error) {
 		errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5)))
 		require.Len(t, errs, 5)
 		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[0]), "%v", errs[0])
@@ -78,16 +41,13 @@ func TestSQLiteFull(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, sqliteConfig(t))
 	f.create(t, "rain", 5_000)
-	writer := f.ledger.store.(*sqliteStore).writer
-	_, err := writer.ExecContext(t.Context(), "PRAGMA max_page_count = 30")
-	require.NoError(t, err)
+	f.tamper(t, db.Stmt{SQL: "PRAGMA max_page_count = 30"}) // of the one connection that writes
 	errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5_000)))
 	require.Len(t, errs, 5_000)
 	require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[0]))
 	f.holds(t, "rain", nil)
-	_, err = writer.ExecContext(t.Context(), "PRAGMA max_page_count = 1000000")
-	require.NoError(t, err)
+	f.tamper(t, db.Stmt{SQL: "PRAGMA max_page_count = 1000000"})
 	f.settles(t, grantsOf("rain", 1, 5_000)...)
 	f.holds(t, "rain", grantsOf("rain", 1, 5_000))
 }
@@ -96,10 +56,10 @@ func TestSQLiteDamagedFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	require.NoError(t, os.WriteFile(path, make([]byte, 8192), 0o600))
-	_, err := Open(t.Context(), testConfig(SQLite, path))
+	_, err := Open(t.Context(), testConfig(sqlite.Database{Path: path}))
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v", err)
 	require.ErrorContains(t, err, path)
-	none := testConfig(SQLite, filepath.Join(t.TempDir(), "no", "such", "folder.db"))
+	none := testConfig(sqlite.Database{Path: filepath.Join(t.TempDir(), "no", "such", "folder.db")})
 	_, err = Migrate(t.Context(), none)
 	require.True(t, hongbao.IsOutage(err), "%v", err)
 	_, err = Open(t.Context(), none)
@@ -111,7 +71,7 @@ func TestSQLiteFilesArePrivate(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, sqliteConfig(t))
 	f.create(t, "rain", 1)
-	files, err := filepath.Glob(filepath.Join(filepath.Dir(f.config.DSN), "*"))
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(f.config.dsn()), "*"))
 	require.NoError(t, err)
 	require.Len(t, files, 3, "the file, -wal and -shm")
 	for _, name := range files {

@@ -68,7 +68,7 @@ func (m *mirrored) promote(t *testing.T) *fixture {
 	require.NoError(t, m.standby.Restart())
 	m.command(t, m.standby, "ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_promote()")
 	config := m.config
-	config.DSN = m.standby.DSN(m.database)
+	config = config.at(m.standby.DSN(m.database))
 	return newFixture(t, config)
 }
 
@@ -135,7 +135,7 @@ func TestPostgresWarningDuringCommitIsUnknown(t *testing.T) {
 	m.fixture = newFixture(t, m.config)
 	require.NoError(t, m.standby.Kill())
 	stop := testkit.Go(t, func(ctx context.Context) error {
-		conn, err := pgx.Connect(ctx, m.config.DSN)
+		conn, err := pgx.Connect(ctx, m.config.dsn())
 		if err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func TestPostgresLeavesAServerThatIsNoLongerThePrimary(t *testing.T) {
 	m := newMirrored(t)
 	hosts := fmt.Sprintf("postgres://postgres@%s,%s/%s?sslmode=disable&target_session_attrs=read-write",
 		m.primary.Addr, m.standby.Addr, m.database)
-	m.config.DSN = hosts
+	m.config = m.config.at(hosts)
 	m.fixture = newFixture(t, m.config)
 	m.create(t, "rain", 100)
 	m.settles(t, grantsOf("rain", 1, 5)...)
@@ -181,7 +181,7 @@ func TestPostgresLeavesAServerThatIsNoLongerThePrimary(t *testing.T) {
 		"ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()")
 	m.command(t, m.standby, "ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_promote()")
 	config := m.config
-	config.DSN = m.standby.DSN(m.database)
+	config = config.at(m.standby.DSN(m.database))
 	after := open(t, config)
 	_, err = after.RevokeKey(t.Context(), k.ID)
 	require.NoError(t, err)

@@ -280,9 +280,8 @@ func (p *postgresPair) version() string { return "PostgreSQL" }
 
 func (p *postgresPair) config() Config {
 	c := pairConfig(p.mirrored.config)
-	c.DSN = fmt.Sprintf("postgres://postgres@%s,%s/%s?sslmode=disable&target_session_attrs=read-write",
-		p.primary.Addr, p.standby.Addr, p.database)
-	return c
+	return c.at(fmt.Sprintf("postgres://postgres@%s,%s/%s?sslmode=disable&target_session_attrs=read-write",
+		p.primary.Addr, p.standby.Addr, p.database))
 }
 
 func (p *postgresPair) cut(t *testing.T)  { require.NoError(t, p.standby.Kill()) }
@@ -314,8 +313,7 @@ func (p *postgresPair) answers() bool {
 }
 
 func (p *postgresPair) promoted() Config {
-	c := p.mirrored.config
-	c.DSN = p.standby.DSN(p.database)
+	c := p.mirrored.config.at(p.standby.DSN(p.database))
 	c.Timeout = 30 * time.Second
 	return c
 }

@@ -5,16 +5,17 @@ import (
 	"fmt"
 
 	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // CreditByReference returns a client's credit; false if the client has none with the reference. The client takes the
 // answer as a confirmation.
 func (l *Ledger) CreditByReference(ctx context.Context, client, reference string) (c payment.Credit, found bool,
 	err error) {
-	err = l.readDurably(ctx, func(ctx context.Context, t txn) (err error) {
+	err = l.readDurably(ctx, func(ctx context.Context, t db.Txn) (err error) {
 		c, found, err = rowQuery[payment.Credit]{
 			sql:  `SELECT ` + creditColumns + ` FROM credit WHERE client = $1 AND reference = $2`,
-			args: []any{client, reference}, row: func(s scan) (payment.Credit, error) { return scanCredit(s) }}.first(ctx, t)
+			args: []any{client, reference}, row: func(s db.Scan) (payment.Credit, error) { return scanCredit(s) }}.first(ctx, t)
 		return err
 	})
 	if err != nil {
@@ -27,7 +28,7 @@ func (l *Ledger) CreditByReference(ctx context.Context, client, reference string
 func (l *Ledger) AccountBalances(ctx context.Context, account string) ([]payment.AccountBalance, error) {
 	return rowQuery[payment.AccountBalance]{"read the balances of account " + account,
 		`SELECT currency, balance, credits FROM credit_account WHERE id = $1 ORDER BY currency`, []any{account},
-		func(s scan) (b payment.AccountBalance, err error) {
+		func(s db.Scan) (b payment.AccountBalance, err error) {
 			err = s(&b.Currency, &b.Balance, &b.Credits)
 			return b, err
 		}}.all(ctx, l)
@@ -41,7 +42,7 @@ func (l *Ledger) Statement(ctx context.Context, page payment.StatementPage) ([]p
 		`SELECT ` + creditColumns + `, line_no FROM credit
 			WHERE account = $1 AND currency = $2 AND line_no > $3 ORDER BY line_no LIMIT $4`,
 		[]any{page.Account, page.Currency, page.After, int64(page.Limit)},
-		func(s scan) (line payment.StatementLine, err error) {
+		func(s db.Scan) (line payment.StatementLine, err error) {
 			line.Credit, err = scanCredit(s, &line.Number)
 			return line, err
 		}}.all(ctx, l)
@@ -59,5 +60,5 @@ func (l *Ledger) Credits(ctx context.Context, page payment.CreditPage) ([]paymen
 	return rowQuery[payment.Credit]{"read the credits of client " + page.Client,
 		`SELECT ` + creditColumns + ` FROM credit WHERE client = $1 AND reference > $2 ORDER BY reference LIMIT $3`,
 		[]any{page.Client, page.After, int64(page.Limit)},
-		func(s scan) (payment.Credit, error) { return scanCredit(s) }}.all(ctx, l)
+		func(s db.Scan) (payment.Credit, error) { return scanCredit(s) }}.all(ctx, l)
 }

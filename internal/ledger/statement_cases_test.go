@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // testStatementFollowed reads an account's statement page by page while eight writers credit the account. The reader
@@ -157,7 +158,7 @@ func testCreditDifferences(t *testing.T, f *fixture) {
 		`UPDATE credit_fund SET funded = funded - $1 WHERE client = 'c2' AND currency = 'USD'`: {"sum of the fundings = " +
 			"funded"},
 	} {
-		f.tamper(t, stmt{sql: sql, args: []any{int64(1)}})
+		f.tamper(t, db.Stmt{SQL: sql, Args: []any{int64(1)}})
 		list, err := f.ledger.CheckCredits(t.Context())
 		require.NoError(t, err)
 		var got []string
@@ -165,7 +166,7 @@ func testCreditDifferences(t *testing.T, f *fixture) {
 			got = append(got, d.What)
 		}
 		require.Equal(t, want, got, sql)
-		f.tamper(t, stmt{sql: sql, args: []any{int64(-1)}})
+		f.tamper(t, db.Stmt{SQL: sql, Args: []any{int64(-1)}})
 		f.credit(t)
 	}
 }
@@ -185,8 +186,8 @@ func testCreditRows(t *testing.T, f *fixture) {
 			"fund of c1, CNY", "fund of c1, CNY"},
 	} {
 		broken := errors.New("roll back")
-		err := f.ledger.store.write(t.Context(), func(x txn) ([]stmt, error) {
-			if err := x.run(t.Context(), stmt{sql: sql}); err != nil {
+		err := f.ledger.store.Write(t.Context(), func(x db.Txn) ([]db.Stmt, error) {
+			if err := x.Run(t.Context(), db.Stmt{SQL: sql}); err != nil {
 				return nil, err
 			}
 			var where []string

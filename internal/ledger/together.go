@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"github.com/hongbao-project/hongbao/internal/base/turn"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // together is the transaction of a call of Together. It begins with the first write, so reads before that hold neither
@@ -16,7 +17,7 @@ type together struct {
 	ctx    context.Context // the transaction's context; set when it begins
 
 	mu     turn.Lock // serializes concurrent calls of fn in the transaction
-	txn    txn       // nil: not begun
+	txn    db.Txn    // nil: not begun
 	commit func() error
 	after  []func(context.Context) error
 	failed error // the first error of a part; if set, all is rolled back
@@ -65,7 +66,7 @@ func (l *Ledger) Together(ctx context.Context, fn func(context.Context) error) e
 // Repeats reports whether the Together that ctx belongs to calls its fn again after this error, so the caller must not
 // treat the error as final.
 func Repeats(ctx context.Context, err error) bool {
-	return togetherOf(ctx) != nil && errors.Is(err, errAgain)
+	return togetherOf(ctx) != nil && errors.Is(err, db.ErrAgain)
 }
 
 // AfterCommit runs fn once the Together that ctx belongs to is committed. Without a Together it runs fn at once. Use it
@@ -99,8 +100,8 @@ func (t *together) begin(ctx context.Context) error {
 	var cancel context.CancelFunc
 	t.ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), t.ledger.config.Timeout)
 	var err error
-	next, stop := iter.Pull(func(yield func(txn) bool) {
-		err = t.ledger.store.write(t.ctx, t.ledger.refusing(t.ctx, func(x txn) ([]stmt, error) {
+	next, stop := iter.Pull(func(yield func(db.Txn) bool) {
+		err = t.ledger.store.Write(t.ctx, t.ledger.refusing(t.ctx, func(x db.Txn) ([]db.Stmt, error) {
 			if !yield(x) {
 				return nil, errGivenUp
 			}
@@ -134,7 +135,7 @@ func (t *together) lostPart() error {
 	if t.failed == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: %w", errAgain, t.failed)
+	return fmt.Errorf("%w: %w", db.ErrAgain, t.failed)
 }
 
 // end commits if nothing has failed; otherwise it rolls back.
@@ -156,7 +157,7 @@ func (t *together) end(err error) error {
 }
 
 // write runs a part of the transaction.
-func (t *together) write(ctx context.Context, fn func(context.Context, txn) ([]stmt, error)) error {
+func (t *together) write(ctx context.Context, fn func(context.Context, db.Txn) ([]db.Stmt, error)) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.begin(ctx); err != nil {
@@ -166,14 +167,14 @@ func (t *together) write(ctx context.Context, fn func(context.Context, txn) ([]s
 	defer cancel()
 	last, err := fn(ctx, t.txn)
 	if err == nil && len(last) > 0 {
-		err = t.txn.run(ctx, last...)
+		err = t.txn.Run(ctx, last...)
 	}
 	t.failed = err
 	return err
 }
 
 // read runs fn in the transaction; begun is false if there is no transaction or it has not begun.
-func (t *together) read(ctx context.Context, fn func(context.Context, txn) error) (begun bool, err error) {
+func (t *together) read(ctx context.Context, fn func(context.Context, db.Txn) error) (begun bool, err error) {
 	if t == nil {
 		return false, nil
 	}

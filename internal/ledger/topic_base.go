@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // TopicBase says where the next audit begins to read a partition of the topic. Each record before Next was judged. Each
@@ -20,7 +22,7 @@ type TopicBase struct {
 func (l *Ledger) TopicBases(ctx context.Context, topic string) ([]TopicBase, error) {
 	return rowQuery[TopicBase]{"read where audits begin in topic " + topic, `SELECT part, first_offset, next_offset,
 		last_offset, last_event FROM topic_base WHERE topic = $1 ORDER BY part`, []any{topic},
-		func(s scan) (b TopicBase, err error) {
+		func(s db.Scan) (b TopicBase, err error) {
 			var part int64
 			err = s(&part, &b.First, &b.Next, &b.Last, &b.Event)
 			b.Part = int(part)
@@ -34,10 +36,10 @@ var errNewerBases = errors.New("another audit has stored bases")
 // newer ones, and SetTopicBases changes nothing. Call it only after the campaigns that the bases count as sealed are
 // sealed.
 func (l *Ledger) SetTopicBases(ctx context.Context, topic string, was, bases []TopicBase) error {
-	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		var others int64
-		if err := t.query(ctx, `SELECT COUNT(*) FROM topic_base WHERE topic = $1`, []any{topic},
-			func(s scan) error { return s(&others) }); err != nil {
+		if err := t.Query(ctx, `SELECT COUNT(*) FROM topic_base WHERE topic = $1`, []any{topic},
+			func(s db.Scan) error { return s(&others) }); err != nil {
 			return nil, err
 		}
 		if others != int64(len(was)) {
@@ -45,8 +47,8 @@ func (l *Ledger) SetTopicBases(ctx context.Context, topic string, was, bases []T
 		}
 		for _, b := range was {
 			var deleted int64
-			err := t.run(ctx, stmt{sql: `DELETE FROM topic_base WHERE topic = $1 AND part = $2 AND next_offset = $3
-				AND last_event = $4`, args: []any{topic, int64(b.Part), b.Next, b.Event}, changed: &deleted})
+			err := t.Run(ctx, db.Stmt{SQL: `DELETE FROM topic_base WHERE topic = $1 AND part = $2 AND next_offset = $3
+				AND last_event = $4`, Args: []any{topic, int64(b.Part), b.Next, b.Event}, Changed: &deleted})
 			if err == nil && deleted == 0 {
 				err = errNewerBases
 			}
@@ -54,10 +56,10 @@ func (l *Ledger) SetTopicBases(ctx context.Context, topic string, was, bases []T
 				return nil, err
 			}
 		}
-		var stmts []stmt
+		var stmts []db.Stmt
 		for _, b := range bases {
-			stmts = append(stmts, stmt{sql: `INSERT INTO topic_base (topic, part, first_offset, next_offset, last_offset,
-				last_event) VALUES ($1, $2, $3, $4, $5, $6)`, args: []any{topic, int64(b.Part), b.First, b.Next, b.Last, b.Event}})
+			stmts = append(stmts, db.Stmt{SQL: `INSERT INTO topic_base (topic, part, first_offset, next_offset, last_offset,
+				last_event) VALUES ($1, $2, $3, $4, $5, $6)`, Args: []any{topic, int64(b.Part), b.First, b.Next, b.Last, b.Event}})
 		}
 		return stmts, nil
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // Reasons why a top-up is refused. ErrFundedOtherwise and ErrOrderUsed are Conflicts, ErrTopUpOpen is Transient,
@@ -92,7 +93,7 @@ func (l *Ledger) TopUp(ctx context.Context, o TopUp) (stored StoredTopUp, err er
 	if err := o.check(); err != nil {
 		return StoredTopUp{}, err
 	}
-	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	err = l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		c, list, err := lockWithTopUps(ctx, t, o.Campaign)
 		if err != nil {
 			return nil, err
@@ -116,7 +117,7 @@ func (l *Ledger) TopUp(ctx context.Context, o TopUp) (stored StoredTopUp, err er
 }
 
 // lockWithTopUps is like lockCampaign, but also returns the campaign's top-ups.
-func lockWithTopUps(ctx context.Context, t txn, id string) (c StoredCampaign, list []StoredTopUp, err error) {
+func lockWithTopUps(ctx context.Context, t db.Txn, id string) (c StoredCampaign, list []StoredTopUp, err error) {
 	if c, err = lockCampaign(ctx, t, id); err == nil {
 		list, err = topUpsOf(id).in(ctx, t)
 	}
@@ -171,32 +172,32 @@ func (o *TopUp) Allowed(c *StoredCampaign, list []StoredTopUp) error {
 }
 
 // post returns the statements that move the money and write the row.
-func (s *StoredTopUp) post(spec *hongbao.Campaign) ([]stmt, error) {
+func (s *StoredTopUp) post(spec *hongbao.Campaign) ([]db.Stmt, error) {
 	split, err := json.Marshal(s.Split)
 	if err != nil {
 		return nil, err
 	}
 	sponsor, pool := SponsorAccount(spec.Sponsor, spec.Currency), PoolAccount(spec.ID)
 	total, now := int64(s.Total), s.Created.UnixMilli()
-	return []stmt{
-		{sql: moveMoney, args: []any{pool, total}},
-		{sql: `UPDATE campaign SET packets = packets + $2, funded = funded + $3 WHERE id = $1`,
-			args: []any{spec.ID, s.Packets, total}},
-		{sql: `INSERT INTO generation (campaign, generation, order_id, expected, first_packet, packets, total, split, seed,
+	return []db.Stmt{
+		{SQL: moveMoney, Args: []any{pool, total}},
+		{SQL: `UPDATE campaign SET packets = packets + $2, funded = funded + $3 WHERE id = $1`,
+			Args: []any{spec.ID, s.Packets, total}},
+		{SQL: `INSERT INTO generation (campaign, generation, order_id, expected, first_packet, packets, total, split, seed,
 			plan_hash, state, decided_by, why, created_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'announced', $11, $12, $13)`,
-			args: []any{spec.ID, int64(s.Generation), s.ID, int64(s.Expect), s.First, s.Packets, total, string(split),
+			Args: []any{spec.ID, int64(s.Generation), s.ID, int64(s.Expect), s.First, s.Packets, total, string(split),
 				s.Seed[:], s.Hash, s.By, s.Why, now}},
-		{sql: insertTransfer, args: []any{fmt.Sprintf("funding:%s:%d", spec.ID, s.Generation), "funding", spec.ID, sponsor,
+		{SQL: insertTransfer, Args: []any{fmt.Sprintf("funding:%s:%d", spec.ID, s.Generation), "funding", spec.ID, sponsor,
 			pool, total, int64(0), int64(0), now}},
-		{sql: moveMoney, args: []any{sponsor, -total}},
+		{SQL: moveMoney, Args: []any{sponsor, -total}},
 	}, nil
 }
 
 const topUpQuery = `SELECT campaign, generation, order_id, expected, first_packet, packets, total, split, seed,
 	plan_hash, decided_by, why, created_at, dealt_at FROM generation`
 
-func scanTopUp(s scan) (o StoredTopUp, err error) {
+func scanTopUp(s db.Scan) (o StoredTopUp, err error) {
 	var generation, created, dealt int64
 	var split string
 	var seed []byte
@@ -244,13 +245,13 @@ type Unfinished struct {
 
 // Unfinished counts the unfinished work. It also alarms if the server has fallen back to asynchronous replication.
 func (l *Ledger) Unfinished(ctx context.Context) (Unfinished, error) {
-	age := func(column string) string { return `COALESCE(MAX(` + l.dialect.now + ` - ` + column + `), 0)` }
+	age := func(column string) string { return `COALESCE(MAX(` + l.dialect.Now + ` - ` + column + `), 0)` }
 	one, _, err := rowQuery[Unfinished]{"count what waits for a worker or a person", `SELECT t.n, t.age, p.n, p.age,
 		(SELECT COUNT(*) FROM control WHERE kind = $1 AND setting = 'paused' AND decided_by = $2
 			AND campaign IN (SELECT id FROM campaign WHERE state = 'funded'))
 		FROM (SELECT COUNT(*) AS n, ` + age("created_at") + ` AS age FROM generation WHERE ` + openTopUps + `) AS t,
 			(SELECT COUNT(*) AS n, ` + age("since") + ` AS age FROM pending) AS p`,
-		[]any{string(stream.ControlCampaign), stream.ByWorker}, func(s scan) (u Unfinished, err error) {
+		[]any{string(stream.ControlCampaign), stream.ByWorker}, func(s db.Scan) (u Unfinished, err error) {
 			var topUp, credit int64
 			err = s(&u.TopUps.Count, &topUp, &u.Credits.Count, &credit, &u.Paused)
 			u.TopUps.Oldest = max(time.Duration(topUp)*time.Millisecond, 0)
@@ -267,8 +268,8 @@ func (l *Ledger) Unfinished(ctx context.Context) (Unfinished, error) {
 // found the packets in Redis. If one has changed, Redis may have lost the packets since: the error is Transient, and
 // nothing is recorded. A repeated call changes nothing.
 func (l *Ledger) TopUpDealt(ctx context.Context, campaign string, generation int, epochs []int64) error {
-	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
-		now, err := epochsOf(l.dialect.share).in(ctx, t) // an opening waits for this transaction
+	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+		now, err := epochsOf(l.dialect.Share).in(ctx, t) // an opening waits for this transaction
 		if err == nil && !slices.Equal(now, epochs) {
 			err = hongbao.Errorf(hongbao.ClassTransient, "a shard was opened meanwhile and may have lost packets; a worker deals "+
 				"what is lost, and records it")
@@ -276,8 +277,8 @@ func (l *Ledger) TopUpDealt(ctx context.Context, campaign string, generation int
 		if err != nil {
 			return nil, err
 		}
-		return []stmt{{sql: `UPDATE generation SET state = 'dealt', dealt_at = $3 WHERE campaign = $1 AND generation = $2
-			AND state = 'announced'`, args: []any{campaign, int64(generation), time.Now().UnixMilli()}}}, nil
+		return []db.Stmt{{SQL: `UPDATE generation SET state = 'dealt', dealt_at = $3 WHERE campaign = $1 AND generation = $2
+			AND state = 'announced'`, Args: []any{campaign, int64(generation), time.Now().UnixMilli()}}}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("record that generation %d of campaign %s is dealt: %w", generation, campaign, err)
@@ -288,9 +289,9 @@ func (l *Ledger) TopUpDealt(ctx context.Context, campaign string, generation int
 // TopUpsLost records that Redis has lost a campaign's packets of all generations above dealt. They must be dealt again.
 // A repeated call changes nothing.
 func (l *Ledger) TopUpsLost(ctx context.Context, campaign string, dealt int64) error {
-	err := l.write(ctx, func(context.Context, txn) ([]stmt, error) {
-		return []stmt{{sql: `UPDATE generation SET state = 'announced', dealt_at = 0 WHERE campaign = $1 AND generation > $2
-			AND state = 'dealt'`, args: []any{campaign, dealt}}}, nil
+	err := l.write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) {
+		return []db.Stmt{{SQL: `UPDATE generation SET state = 'announced', dealt_at = 0
+			WHERE campaign = $1 AND generation > $2 AND state = 'dealt'`, Args: []any{campaign, dealt}}}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("record that Redis has lost the packets of campaign %s after generation %d: %w", campaign, dealt,
@@ -313,7 +314,7 @@ func (l *Ledger) BeginCloseOfLost(ctx context.Context, campaign string) error {
 }
 
 func (l *Ledger) beginClose(ctx context.Context, campaign string, lost bool) error {
-	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		c, list, err := lockWithTopUps(ctx, t, campaign)
 		switch {
 		case errors.Is(err, ErrNoCampaign):
@@ -323,8 +324,8 @@ func (l *Ledger) beginClose(ctx context.Context, campaign string, lost bool) err
 		case !lost && len(list) > 0 && list[len(list)-1].Dealt.IsZero():
 			return nil, hongbao.Errorf(hongbao.ClassTransient, "%w: generation %d", ErrTopUpOpen, len(list)+1)
 		}
-		return []stmt{{sql: `UPDATE campaign SET closing_at = $2 WHERE id = $1`,
-			args: []any{campaign, time.Now().UnixMilli()}}}, nil
+		return []db.Stmt{{SQL: `UPDATE campaign SET closing_at = $2 WHERE id = $1`,
+			Args: []any{campaign, time.Now().UnixMilli()}}}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("begin the close of campaign %s: %w", campaign, err)
@@ -336,7 +337,7 @@ func (l *Ledger) beginClose(ctx context.Context, campaign string, lost bool) err
 // ledger does not have the campaign, the error is ErrNoCampaign.
 func (l *Ledger) CampaignWithTopUps(ctx context.Context, id string) (c StoredCampaign, list []StoredTopUp, err error) {
 	list, err = snapshot(ctx, l, "read campaign "+id+" and its top-ups",
-		func(ctx context.Context, t txn) (list []StoredTopUp, err error) {
+		func(ctx context.Context, t db.Txn) (list []StoredTopUp, err error) {
 			if c, err = mustRead(ctx, t, id); err != nil {
 				return nil, err
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // added returns an order to add n packets to a test campaign, which must have the number of packets in has.
@@ -77,9 +78,9 @@ func testTopUp(t *testing.T, f *fixture) {
 	young := f.unfinished(t, 1, 0)
 	require.Less(t, young.TopUps.Oldest, time.Hour)
 	require.Zero(t, young.Credits.Oldest)
-	f.tamper(t, stmt{sql: `UPDATE generation SET created_at = created_at - 7200000`})
+	f.tamper(t, db.Stmt{SQL: `UPDATE generation SET created_at = created_at - 7200000`})
 	require.InDelta(t, 2*time.Hour, f.unfinished(t, 1, 0).TopUps.Oldest, float64(time.Hour))
-	f.tamper(t, stmt{sql: `UPDATE generation SET created_at = created_at + 7200000`})
+	f.tamper(t, db.Stmt{SQL: `UPDATE generation SET created_at = created_at + 7200000`})
 	earlier := func() []hongbao.Amount {
 		totals, _, err := f.ledger.Totals(t.Context(), "rain")
 		require.NoError(t, err)
@@ -128,10 +129,10 @@ func testTopUpLostByAPromotion(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.True(t, found)
 	more := int64(fundedFor(15) - fundedFor(10))
-	f.tamper(t, stmt{sql: `DELETE FROM generation`}, stmt{sql: `DELETE FROM transfer WHERE id = 'funding:rain:2'`},
-		stmt{sql: `UPDATE campaign SET packets = 10, funded = funded - $1`, args: []any{more}},
-		stmt{sql: moveMoney, args: []any{PoolAccount("rain"), -more}},
-		stmt{sql: moveMoney, args: []any{SponsorAccount("acme", testCurrency), more}})
+	f.tamper(t, db.Stmt{SQL: `DELETE FROM generation`}, db.Stmt{SQL: `DELETE FROM transfer WHERE id = 'funding:rain:2'`},
+		db.Stmt{SQL: `UPDATE campaign SET packets = 10, funded = funded - $1`, Args: []any{more}},
+		db.Stmt{SQL: moveMoney, Args: []any{PoolAccount("rain"), -more}},
+		db.Stmt{SQL: moveMoney, Args: []any{SponsorAccount("acme", testCurrency), more}})
 	own := grantsOf("rain", 1, 10)
 	f.settles(t, append(grantsOf("rain", 11, 15), own[:4]...)...)
 	f.settles(t, own...)
@@ -272,7 +273,7 @@ func testTopUpDies(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	inner, deaths := f.ledger.store, 0
 	for {
-		f.ledger.store = &dying{store: inner, after: deaths}
+		f.ledger.store = &dying{Store: inner, after: deaths}
 		_, err := f.ledger.TopUp(t.Context(), added("rain", 2, 10, 5))
 		f.ledger.store = inner
 		if err == nil {

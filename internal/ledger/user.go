@@ -5,6 +5,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
 // MaxUserRows bounds the rows of one user that UserQuarantine and UserPending return.
@@ -19,7 +20,7 @@ type UserBalance struct {
 // UserBalances returns the balances of a user's accounts, in the order of the currencies.
 func (l *Ledger) UserBalances(ctx context.Context, user string) ([]UserBalance, error) {
 	currencies, err := rowQuery[string]{"list the currencies", `SELECT DISTINCT currency FROM campaign ORDER BY currency`,
-		nil, func(s scan) (c string, err error) { return c, s(&c) }}.all(ctx, l)
+		nil, func(s db.Scan) (c string, err error) { return c, s(&c) }}.all(ctx, l)
 	if err != nil {
 		return nil, err
 	}

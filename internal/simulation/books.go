@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
@@ -111,9 +111,9 @@ const trapTime = 3 * time.Second
 func (w *world) readOnly(ctx context.Context, d *Deed) error {
 	defer w.db.refuse(nil)
 	if d.Who != "" {
-		at := ledger.GateCommit
+		at := sqlite.GateCommit
 		if d.Who == atAnswer {
-			at = ledger.GateAnswer
+			at = sqlite.GateAnswer
 		}
 		select {
 		case <-w.db.setTrap(at):

@@ -12,7 +12,7 @@ import (
 
 	"modernc.org/sqlite"
 
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	books "github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 )
 
 // database is the ledger's server for all processes: it may be slow or read-only, or a standby takes its place.
@@ -23,7 +23,7 @@ type database struct {
 	until   time.Time
 	each    time.Duration                    // of a transaction; 0: none begins until then
 	refuses error                            // the answer to every transaction; nil: it serves
-	armed   ledger.Moment                    // of which the next transaction of a worker sets refuses to readOnly
+	armed   books.Moment                     // of which the next transaction of a worker sets refuses to readOnly
 	trap    chan struct{}                    // closed then; nil: no trap is set
 	now     *connections                     // those that transactions get
 	on      map[context.Context]*connections // from a transaction's context to its connection
@@ -75,7 +75,7 @@ func (b *database) refuseNow(err error) {
 }
 
 // setTrap makes the server read-only at the next such moment of a worker's transaction. The channel is closed then.
-func (b *database) setTrap(at ledger.Moment) <-chan struct{} {
+func (b *database) setTrap(at books.Moment) <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.armed, b.trap = at, make(chan struct{})
@@ -83,9 +83,9 @@ func (b *database) setTrap(at ledger.Moment) <-chan struct{} {
 }
 
 // gate is the gate of a process.
-func (b *database) gate(p *Proc) ledger.Gate {
-	return func(ctx context.Context, at ledger.Moment) error {
-		if at == ledger.GateBegin {
+func (b *database) gate(p *Proc) books.Gate {
+	return func(ctx context.Context, at books.Moment) error {
+		if at == books.GateBegin {
 			if err := b.slow(ctx); err != nil {
 				return err
 			}
@@ -121,7 +121,7 @@ func (b *database) slow(ctx context.Context) error {
 }
 
 // connection returns the life of a transaction's connection. A transaction of a broken connection gets no further.
-func (b *database) connection(ctx context.Context, p *Proc, at ledger.Moment) (context.Context, error) {
+func (b *database) connection(ctx context.Context, p *Proc, at books.Moment) (context.Context, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.trap != nil && b.armed == at && p.name[0] == 'w' {
@@ -131,7 +131,7 @@ func (b *database) connection(ctx context.Context, p *Proc, at ledger.Moment) (c
 	if b.refuses != nil {
 		return nil, b.refuses
 	}
-	if at == ledger.GateBegin {
+	if at == books.GateBegin {
 		if b.on[ctx] == nil {
 			context.AfterFunc(ctx, func() {
 				b.mu.Lock()

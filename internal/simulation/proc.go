@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 )
 
 // Proc is a simulated process: the owner of connections, and of a gate to the ledger's file.
@@ -75,11 +75,11 @@ func (p *Proc) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 var errDead = errors.New("the process is dead")
 
 // moments has the names of the ledger's moments in points.
-var moments = map[ledger.Moment]string{
-	ledger.GateBegin: "begin", ledger.GateCommit: "commit", ledger.GateAnswer: "committed"}
+var moments = map[sqlite.Moment]string{
+	sqlite.GateBegin: "begin", sqlite.GateCommit: "commit", sqlite.GateAnswer: "committed"}
 
 // gate is for configs.Seams. A paused process waits in it, and a dead one gets no further.
-func (p *Proc) gate(ctx context.Context, at ledger.Moment) error {
+func (p *Proc) gate(ctx context.Context, at sqlite.Moment) error {
 	return p.reach(ctx, "ledger", moments[at])
 }
 

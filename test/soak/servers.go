@@ -18,7 +18,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -39,10 +40,9 @@ type servers struct {
 	rdb   redis.UniversalClient
 	store *store.Store
 	// ledger is the kind of the ledger's database; driver is the name of its driver for database/sql.
-	ledger      ledger.Driver
-	driver, dsn string
-	kafka       *testkit.KafkaBroker
-	cfg         *configs.Config
+	ledger, driver, dsn string
+	kafka               *testkit.KafkaBroker
+	cfg                 *configs.Config
 }
 
 func (s *soak) startServers(ctx context.Context) error {
@@ -65,7 +65,7 @@ func (s *soak) startServers(ctx context.Context) error {
 	for name, value := range map[string]string{
 		"DEPLOYMENT_ID": "soak", "DEPLOYMENT_SHARDS": fmt.Sprint(shardCount),
 		"REDIS_READ_TIMEOUT": "1s", "REDIS_POOL_SIZE": "64",
-		"LEDGER_DRIVER": string(v.ledger), "LEDGER_DSN": v.dsn, "LEDGER_TIMEOUT": "20s", "KAFKA_BROKERS": v.kafka.Addr,
+		"LEDGER_DRIVER": v.ledger, "LEDGER_DSN": v.dsn, "LEDGER_TIMEOUT": "20s", "KAFKA_BROKERS": v.kafka.Addr,
 		"KAFKA_TOPIC":      topicName,
 		"KAFKA_PARTITIONS": fmt.Sprint(partitions), "CONSUMER_LEASE": lease.String(), "CONSUMER_POLL": "200ms",
 		"CONSUMER_BLOCK":            "500ms",
@@ -89,7 +89,7 @@ func (s *soak) startServers(ctx context.Context) error {
 func (s *soak) startLedger(ctx context.Context) error {
 	v := &s.servers
 	if testkit.OnMySQL() {
-		v.ledger, v.driver = ledger.MySQL, "mysql"
+		v.ledger, v.driver = mysql.Name, "mysql"
 		server, err := testkit.StartMariaDB(ctx,
 			testkit.MariaDBOptions{Settings: map[string]string{"innodb_doublewrite": "on"}})
 		if err != nil {
@@ -99,7 +99,7 @@ func (s *soak) startLedger(ctx context.Context) error {
 		v.dsn = server.DSN(name)
 		return err
 	}
-	v.ledger, v.driver = ledger.PostgreSQL, "pgx"
+	v.ledger, v.driver = postgres.Name, "pgx"
 	server, err := testkit.StartPostgres(ctx,
 		testkit.PostgresOptions{Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 )
 
 const folderPrefix = "hongbao-local-"
@@ -81,7 +82,7 @@ const ledgerName = "ledger.db"
 // checkBuild refuses the data of a build that was never released. It runs before anything in the folder changes.
 func (f *folder) checkBuild(ctx context.Context) error {
 	config := ledger.DefaultConfig()
-	config.DSN = filepath.Join(f.path, ledgerName)
+	config.Database = sqlite.Database{Path: filepath.Join(f.path, ledgerName)}
 	l, err := ledger.Open(ctx, config)
 	if err == nil {
 		return l.Close()

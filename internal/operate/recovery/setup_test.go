@@ -20,6 +20,8 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
@@ -84,10 +86,9 @@ func setupOf(t *testing.T, n int) *world {
 	w.store, err = store.New(store.Config{Redis: w.rdb, Space: hongbao.Space{Prefix: "hb", Shards: n}, Deployment: "test"})
 	require.NoError(t, err)
 	ctx := t.Context()
-	cfg := ledger.Config{
-		Driver: ledger.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db"), Conns: 4, ConnectTimeout: 5 * time.Second,
-		LockTimeout: 5 * time.Second, Timeout: 30 * time.Second, Retries: 5,
-	}
+	cfg := ledger.Config{Database: sqlite.Database{Path: filepath.Join(t.TempDir(), "ledger.db")}, Retries: 5,
+		Limits: db.Limits{Conns: 4, ConnectTimeout: 5 * time.Second, LockTimeout: 5 * time.Second,
+			Timeout: 30 * time.Second}}
 	_, err = ledger.Migrate(ctx, cfg)
 	require.NoError(t, err)
 	w.ledger, err = ledger.Open(ctx, cfg)
