@@ -39,7 +39,7 @@ var lines = map[string]struct{ server, args string }{
 	"dead confirm":         {"redis", "balance/0/1-1 --booked --by ann --why ticket"},
 	"serve":                {"redis", ""},
 	"key create":           {"ledger", "--role viewer"}, "key list": {"ledger", ""},
-	"journal": {"ledger", ""}, "user show": {"redis", "u1"}, "archive": {"ledger", "rain"}, "export": {"ledger", "--day 2026-02-18"}, "key rotate": {"ledger", "5xk2q7vmaz3t"}, "key revoke": {"ledger", "5xk2q7vmaz3t"},
+	"journal": {"ledger", ""}, "user show": {"redis", "u1"}, "why": {"redis", "u1 rain"}, "archive": {"ledger", "rain"}, "export": {"ledger", "--day 2026-02-18"}, "key rotate": {"ledger", "5xk2q7vmaz3t"}, "key revoke": {"ledger", "5xk2q7vmaz3t"},
 	"sink list": {"redis", ""}, "sink pause": {"redis", "kafka --by ann --why maintenance"},
 	"sink resume":     {"redis", "kafka --by ann --why repaired"},
 	"campaign top-up": {"redis", "rain --packets 1 --total 1 --expect 1 --id a --by ann --why more"},

@@ -106,6 +106,7 @@ var exampleSpecs = []exampleSpec{
 		s.quiet()
 		worker.stop(syscall.SIGTERM)
 	}},
+	{command: "why", says: "announced"},
 	{command: "audit", says: "agrees"},
 	{command: "audit last", says: `"verdict":"agrees"`},
 	{command: "audit acknowledge", says: "is acknowledged until", before: func(s *exampleEnv) {

@@ -213,6 +213,8 @@ func (a *goldenAnswers) campaigns() {
 	a.ok("grab", "rain", "u2", "--request-id", "r")
 	a.ok("grab", "rain", "u3", "--request-id", "r")
 	a.add(0, "", "receipts", "rain", "u1")
+	a.add(0, "", "why", "u1", "rain")
+	a.add(0, "-without-a-grant", "why", "u9", "rain")
 	a.add(0, "", "campaign", "pause", "rain", "--why", "test")
 	a.add(0, "-of-a-paused-campaign", "grab", "rain", "u9", "--request-id", "r9")
 	a.add(0, "", "campaign", "resume", "rain", "--why", "test")

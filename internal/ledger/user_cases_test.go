@@ -3,6 +3,7 @@ package ledger
 import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -31,6 +32,10 @@ func testUserData(t *testing.T, f *fixture) {
 		require.NoError(t, err)
 		require.Len(t, quarantined, 1, user)
 	}
+	booked, err := f.ledger.UserPaid(ctx, "rain", paid.User)
+	require.NoError(t, err)
+	require.Len(t, booked, 1)
+	require.WithinDuration(t, time.Now(), booked[paid.Packet], time.Minute)
 	pending, err := f.ledger.UserPending(ctx, waiting.User)
 	require.NoError(t, err)
 	require.Len(t, pending, 1)
