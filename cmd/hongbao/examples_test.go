@@ -141,8 +141,8 @@ var exampleSpecs = []exampleSpec{
 	{command: "campaign verify"},
 	{command: "export", before: (*exampleEnv).today, codes: []int{4, 0}, says: "spring-rain-"},
 	{command: "balance migrate", says: "tables made", before: func(s *exampleEnv) { s.words["127.0.0.1:8090"] = testkit.FreeAddr(s.t) }},
-	{command: "balance fund", says: "1000000.00 CNY left"},
-	{command: "balance funds", says: "1000000.00 CNY"},
+	{command: "balance fund", says: "1,000,000.00 CNY left"},
+	{command: "balance funds", says: "1,000,000.00 CNY"},
 	{command: "balance", until: "serving balances"},
 	{command: "balance check", says: "differences: 0"},
 	{command: "serve", until: "serving grabs", before: func(s *exampleEnv) {
