@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +19,7 @@ import (
 
 func campaignCmd() *cobra.Command {
 	return family("campaign", "Plan, create, load, pause, close, refund and show campaigns", "",
-		planCmd(), createCmd(), loadCmd(), dangerous(topUpCmd()), pauseCmd(), resumeCmd(), showCmd(), listCmd(), dangerous(cancelCmd()),
+		planCmd(), createCmd(), loadCmd(), dangerous(topUpCmd()), pauseCmd(), resumeCmd(), showCmd(), listCmd(), campaignWatchCmd(), dangerous(cancelCmd()),
 		dangerous(closeCmd()), dangerous(refundCmd()), dangerous(refundLostCmd()), dangerous(revealCmd()), verifyCmd())
 }
 
@@ -216,7 +215,7 @@ func listCmd() *cobra.Command {
 }
 
 func writeCampaigns(w io.Writer, list []app.ListedCampaign) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := newColumns(w)
 	fmt.Fprintln(t, "ID\tNAME\tKIND\tPACKETS\tFUNDED\tGRANTED\tREFUNDED\tSTATUS\tFROM\tTO\tCODES")
 	for i := range list {
 		c := &list[i]

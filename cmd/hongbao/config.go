@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -72,7 +71,7 @@ type setting struct {
 }
 
 func (c *checkedConfig) write(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := newColumns(w)
 	for _, s := range c.Settings {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", s.Name, s.Value, s.Source)
 	}

@@ -20,7 +20,7 @@ var lines = map[string]struct{ server, args string }{
 	"campaign reveal": {"ledger", "rain"},
 	"quarantine list": {"ledger", ""}, "quarantine campaign": {"ledger", "rain --by ann --why gone"},
 	"quarantine show": {"ledger", "7"}, "quarantine resolve": {"ledger", "7 --void --by ann --why forged"},
-	"campaign load": {"redis", "rain"}, "campaign show": {"redis", "rain"}, "campaign pause": {"redis", "rain --why test"},
+	"campaign load": {"redis", "rain"}, "campaign show": {"redis", "rain"}, "campaign watch": {"redis", "rain"}, "campaign pause": {"redis", "rain --why test"},
 	"campaign resume": {"redis", "rain --why test"}, "campaign cancel": {"redis", "rain"},
 	"campaign close": {"redis", "rain"}, "campaign refund": {"redis", "rain --amount 1"}, "grab": {"redis", "rain u1"},
 	"receipts": {"redis", "rain u1"},

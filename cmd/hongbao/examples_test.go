@@ -87,6 +87,7 @@ var exampleSpecs = []exampleSpec{
 	{command: "campaign list"},
 	{command: "campaign load"},
 	{command: "campaign show"},
+	{command: "campaign watch", until: "granted"},
 	{command: "grab", after: func(s *exampleEnv, r result) { require.Contains(s.t, r.out, `"outcome":"granted"`) }},
 	{command: "receipts"},
 	{command: "dead list", before: func(s *exampleEnv) { s.addDeadLetters("kafka") }},
@@ -318,7 +319,7 @@ func TestExamplesInHelpWork(t *testing.T) {
 }
 
 // With --json each example prints one document with names in snake_case. Commands that serve until they are stopped
-// print none, and `hongbao tail` prints one document for each event.
+// print none. `hongbao tail` prints one document for each event, and `hongbao campaign watch` for each change.
 func TestEveryCommandPrintsOneDocument(t *testing.T) {
 	t.Parallel()
 	s := newExampleEnv(t)
@@ -328,7 +329,7 @@ func TestEveryCommandPrintsOneDocument(t *testing.T) {
 		switch {
 		case slices.Contains(noOutput, a.command):
 			require.Empty(t, r.out, line)
-		case a.command == "tail":
+		case a.command == "tail" || a.command == "campaign watch":
 			for document := range strings.Lines(r.out) {
 				oneDocument(t, line, document)
 			}

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,7 +52,7 @@ func writeWhy(w io.Writer, y *ops.Why) error {
 		if len(y.Grants) > 1 {
 			fmt.Fprintf(w, "\n%s\n", g.Sentence)
 		}
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		t := newColumns(w)
 		fmt.Fprintf(t, "\n%s\tUTC\tSTEP\t\n", zone)
 		for _, s := range g.Steps {
 			local, utc := "-", "-"
