@@ -179,22 +179,6 @@ func stateCmd(name, short string,
 	return cmd
 }
 
-func showCmd() *cobra.Command {
-	return &cobra.Command{
-		Use: "show CAMPAIGN", Short: "Print a campaign as JSON: its specification, its hash, and its status in the ledger and in Redis",
-		Example: "  hongbao campaign show spring-rain", Args: oneCampaign,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return operate(cmd, app.Needs{Redis: true, Ledger: true}, func(o ops.Operations) error {
-				out, err := o.ShowCampaign(cmd.Context(), args[0])
-				if err != nil {
-					return err
-				}
-				return printJSON(cmd, out)
-			})
-		},
-	}
-}
-
 func listCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the campaigns of the ledger", Example: "  hongbao campaign list",
@@ -219,9 +203,10 @@ func writeCampaigns(w io.Writer, list []app.ListedCampaign) error {
 	fmt.Fprintln(t, "ID\tNAME\tKIND\tPACKETS\tFUNDED\tGRANTED\tREFUNDED\tSTATUS\tFROM\tTO\tCODES")
 	for i := range list {
 		c := &list[i]
+		zone := zoneOf(c.TimeZone)
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.Name, c.Kind, c.Packets,
 			money.Text(c.Funded, c.Currency), money.Text(c.Granted, c.Currency), money.Text(c.Refunded, c.Currency), c.Status,
-			c.From.Format(time.RFC3339), c.To.Format(time.RFC3339), cmp.Or(c.Codes, "-"))
+			c.From.In(zone).Format(time.RFC3339), c.To.In(zone).Format(time.RFC3339), cmp.Or(c.Codes, "-"))
 	}
 	return t.Flush()
 }

@@ -144,11 +144,11 @@ func sinkStyle(s app.SinkState) style {
 	return bad
 }
 
-func (w *watchedCampaign) zone() *time.Location { return zoneOf(&w.spec) }
+func (w *watchedCampaign) zone() *time.Location { return zoneOf(w.spec.TimeZone) }
 
-// zoneOf returns the time zone of a campaign, or UTC if this machine does not know it.
-func zoneOf(c *hongbao.Campaign) *time.Location {
-	zone, err := time.LoadLocation(c.TimeZone)
+// zoneOf returns a time zone, or UTC if this machine does not know it.
+func zoneOf(name string) *time.Location {
+	zone, err := time.LoadLocation(name)
 	if err != nil {
 		return time.UTC
 	}
@@ -184,11 +184,10 @@ func (w *watchedCampaign) line() string {
 const barLength = 40
 
 func (w *watchedCampaign) screen(out io.Writer) error {
-	t, zone := newColumns(out), w.zone()
+	t := newColumns(out)
 	fmt.Fprintf(t, "%s\t%s\t%s\n", w.Campaign, styled(stateStyle(w.State), w.State), w.spec.Name)
-	from, to := w.spec.From, w.spec.To
-	fmt.Fprintf(t, "window\t%s to %s (%s)\n", from.In(zone).Format(time.DateTime), to.In(zone).Format(time.DateTime), zone)
-	fmt.Fprintf(t, "UTC\t%s to %s\n\n", from.UTC().Format(time.DateTime), to.UTC().Format(time.DateTime))
+	writeWindow(t, &w.spec)
+	fmt.Fprintln(t)
 	share := float64(w.Granted) / float64(max(w.Packets, 1))
 	full := min(int(share*barLength), barLength)
 	fmt.Fprintf(t, "granted\t%s of %s\t%.0f%%\t%s\n", money.Count(w.Granted), money.Count(w.Packets), 100*share, w.perSecond())

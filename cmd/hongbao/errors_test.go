@@ -120,4 +120,7 @@ func TestConfigCheckNamesEveryServerThatIsAway(t *testing.T) {
 	}
 	require.True(t, strings.HasPrefix(r.err, "hongbao: "), r.err)
 	require.NotContains(t, r.out, "as they must be")
+	lines := strings.Split(strings.TrimSpace(r.out), "\n")
+	require.Regexp(t, `^failed: .*kafka at 127\.0\.0\.1:3`, lines[len(lines)-1], "`| tail -n 1` shows a failure")
+	require.Equal(t, 3, strings.Count(r.out, "\nfailed: "))
 }

@@ -90,7 +90,7 @@ func TestServerAnswersAsTheStores(t *testing.T) {
 		{"why", "u1", "rain"}, {"why", "u1", "rain", "--json"}, {"why", "u9", "snow"}, {"why", "u1", "none"},
 		{"campaign", "refund", "rain"}, {"campaign", "refund", "none"}, {"campaign", "close", "rain"},
 		{"campaign", "cancel", "rain"}, {"campaign", "reveal", "rain"},
-		{"campaign", "list"}, {"campaign", "list", "--json"}, {"campaign", "show", "rain"}, {"campaign", "show", "none"},
+		{"campaign", "list"}, {"campaign", "list", "--json"}, {"campaign", "show", "rain"}, {"campaign", "show", "rain", "--json"}, {"campaign", "show", "none"},
 		{"dead", "requeue", "--all", "--dry-run", "--by", "ann", "--why", "open"},
 		{"dead", "drop", "--user", "u1", "--dry-run", "--by", "ann", "--why", "open", "--json"},
 		{"dead", "drop", "--user", "u1", "--expect", "7", "--by", "ann", "--why", "open"},
