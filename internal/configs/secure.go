@@ -17,6 +17,7 @@ const (
 	saslPlain    = "plain"
 	saslScram256 = "scram-sha-256"
 	saslScram512 = "scram-sha-512"
+	saslOAuth    = "oauthbearer"
 )
 
 // tls returns the TLS configuration of a section, or nil if TLS is off.
@@ -90,8 +91,15 @@ func (l *loader) keyPair(name, cert, key string) keyPair {
 
 func (l *loader) checkSASL(c *Config) {
 	k := &c.Kafka
-	if !l.p.fine("kafka.sasl_mechanism", "kafka.sasl_username", "kafka.sasl_password") {
+	if !l.p.fine("kafka.sasl_mechanism", "kafka.sasl_username", "kafka.sasl_password", "kafka.sasl_token_file") {
 		return
+	}
+	if k.SASLMechanism == saslOAuth {
+		l.checkOAuth(c)
+		return
+	}
+	if k.SASLTokenFile != "" {
+		l.bad("kafka.sasl_token_file", "it is only for kafka.sasl_mechanism oauthbearer: set that, or remove the file")
 	}
 	if k.SASLMechanism == saslNone {
 		if k.SASLUsername != "" || k.SASLPassword != "" {
