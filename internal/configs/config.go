@@ -3,6 +3,7 @@ package configs
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"net"
 	"time"
@@ -72,6 +73,7 @@ type Config struct {
 	kafkaSASL                                                       sasl.Mechanism
 	watched                                                         []logSetter
 	pairs                                                           map[string]keyPair
+	authorities                                                     map[string]*watched[x509.CertPool]
 }
 
 // Seams are the places where a simulation stands between this process and its servers. Load leaves them zero: then the

@@ -39,7 +39,7 @@ func (l *loader) tls(section string, t *TLS) *tls.Config {
 func (l *loader) tlsFiles(name string, t *TLSFiles) *tls.Config {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CA != "" {
-		c.RootCAs = l.roots(name+"_ca", t.CA)
+		c.RootCAs = l.roots(name+"_ca", t.CA).current()
 	}
 	switch {
 	case t.Cert != "" && t.Key != "":
@@ -50,15 +50,6 @@ func (l *loader) tlsFiles(name string, t *TLSFiles) *tls.Config {
 		l.bad(name+"_cert", "it is empty, but %s_key is set: set both or none", name)
 	}
 	return c
-}
-
-// roots reads a file of CA certificates. The parameter name is the name of the knob.
-func (l *loader) roots(name, path string) *x509.CertPool {
-	pool, err := ReadRoots(path)
-	if err != nil {
-		l.bad(name, "%v", err)
-	}
-	return pool
 }
 
 // ReadRoots reads a PEM file of CA certificates.
