@@ -140,8 +140,9 @@ func sinkStyle(s app.SinkState) style {
 		return good
 	case app.SinkPaused:
 		return warn
+	default:
+		return bad
 	}
-	return bad
 }
 
 func (w *watchedCampaign) zone() *time.Location { return zoneOf(w.spec.TimeZone) }

@@ -144,8 +144,9 @@ func placesOf(c rune) int {
 	switch width.LookupRune(c).Kind() {
 	case width.EastAsianWide, width.EastAsianFullwidth:
 		return 2
+	default:
+		return 1
 	}
-	return 1
 }
 
 // cutLine shortens a line to the width of a terminal. It keeps the sequences of colours.

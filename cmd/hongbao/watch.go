@@ -121,11 +121,11 @@ func (w *watcher) show(r reading, wrong string) error {
 	case wrong != "":
 		return w.print(r, wrong)
 	case w.json:
-		if line := r.line(); line == w.last {
+		line := r.line()
+		if line == w.last {
 			return nil
-		} else {
-			w.last = line
 		}
+		w.last = line
 		return answers.Write(w.out, r, "")
 	}
 	return w.print(r, r.line())
@@ -149,7 +149,7 @@ func (w *watcher) draw(r reading, wrong string) error {
 		return err
 	}
 	foot := newColumns(to)
-	fmt.Fprintln(foot, styled(faint, fmt.Sprintf("%s, every %s, Ctrl-C ends", w.now().In(r.zone()).Format(time.DateTime+" MST"),
+	fmt.Fprintln(foot, styled(faint, fmt.Sprintf("%s, every %s, Ctrl-C ends", w.now().In(r.zone()).Format(time.DateTime+" -07:00"),
 		w.every)))
 	if wrong != "" {
 		fmt.Fprintln(foot, styled(bad, wrong))

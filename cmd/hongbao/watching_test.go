@@ -94,7 +94,7 @@ func TestWatchOnATerminal(t *testing.T) {
 	frames := strings.Split(out, "\r\x1b[J")
 	require.Len(t, frames, 4, "two answers and the end")
 	require.Equal(t, "line  0  \x1b[32m1\x1b[0m\nline  1  \x1b[32m1\x1b[0m\nline  2  \x1b[32m1\x1b[0m\n"+
-		"\x1b[2m2000-01-01 00:00:00 UTC, every 1s, Ctrl\x1b[0m…\n\x1b[4A", frames[1])
+		"\x1b[2m2000-01-01 00:00:00 +00:00, every 1s, C\x1b[0m…\n\x1b[4A", frames[1])
 	require.Contains(t, frames[2], "line  0  \x1b[32m2\x1b[0m\n")
 	require.Equal(t, "2000-01-01T00:00:01Z ended after 2s: 2 granted\n", frames[3])
 

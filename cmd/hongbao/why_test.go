@@ -30,7 +30,7 @@ func TestWhy(t *testing.T) {
 	w := d.start("work")
 	d.quiet()
 	text := says(0, nil, "u1", "rain")
-	require.Regexp(t, won+`paid( \d+\.\d s later| at .*)?, announced\. u1 is at the limit of 1 packet: further grabs are refused\.\n`, text)
+	require.Regexp(t, won+`paid( at once| \d+\.\d s later| at .*)?, announced\. u1 is at the limit of 1 packet: further grabs are refused\.\n`, text)
 	require.Regexp(t, `(?m)^Asia/Shanghai +UTC +STEP *$`, text)
 	require.Regexp(t, `(?m)^20\d\d-\d\d-\d\d [0-9:.]{12}  \d\d:\d\d:\d\dZ  won +\d\.\d\d CNY, packet \d+, event 0-1, request r1$`, text)
 	require.Regexp(t, `(?m)^20\d\d-\d\d-\d\d [0-9:.]{12}  \d\d:\d\d:\d\dZ  paid +booked in the ledger$`, text)
@@ -41,10 +41,10 @@ func TestWhy(t *testing.T) {
 	// Each server in turn is down.
 	require.Regexp(t, won+`perhaps paid: the ledger could not be asked, announced\.`, says(exitOutage,
 		[]string{"HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1:2/d"}, "u1", "rain"))
-	require.Regexp(t, won+`paid( \d+\.\d s later| at .*)?, announced\.`, says(exitOutage,
+	require.Regexp(t, won+`paid( at once| \d+\.\d s later| at .*)?, announced\.`, says(exitOutage,
 		[]string{"HONGBAO_KAFKA_BROKERS=127.0.0.1:3"}, "u1", "rain"), "the done bit says so")
 	redis := []string{"HONGBAO_REDIS_ADDRS=127.0.0.1:1"}
-	require.Regexp(t, won+`paid( \d+\.\d s later| at .*)?, the rest is not known: Redis could not be asked\.`,
+	require.Regexp(t, won+`paid( at once| \d+\.\d s later| at .*)?, the rest is not known: Redis could not be asked\.`,
 		says(exitOutage, redis, "u1", "rain"))
 	require.Equal(t, "It is not known whether u9 won in rain: Redis could not be asked, and the ledger has no grant.\n",
 		says(exitOutage, redis, "u9", "rain"))

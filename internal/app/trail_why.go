@@ -50,6 +50,8 @@ type TrailQuarantine struct {
 type TrailWait struct {
 	State SinkState `json:"state,omitempty" enum:"unread,paused,no_worker,behind,working" doc:"State of the sink. Absent if the sink has finished the grant, or if Redis could not be read."`
 	Why   string    `json:"why,omitempty" doc:"Why the sink is in this state, as text. Absent for the state 'working'."`
+	// Since counts by the clock of this process.
+	Since *time.Time `json:"since,omitempty" doc:"Time since which the oldest grant has waited that the sink has not finished. Absent if the sink has finished this grant."`
 }
 
 // explain adds what explains the grants that were found, or that none was found.
@@ -214,10 +216,19 @@ func (s *Status) wait(sink, campaign string) TrailWait {
 		}
 		for _, c := range x.Campaigns {
 			if c.Campaign == campaign && x.State != SinkPaused && x.State != SinkUnread {
-				return TrailWait{SinkPaused, fmt.Sprintf("paused for this campaign by %s: %s", c.By, c.Why)}
+				return TrailWait{SinkPaused, fmt.Sprintf("paused for this campaign by %s: %s", c.By, c.Why), x.since()}
 			}
 		}
-		return TrailWait{x.State, string(x.Why)}
+		return TrailWait{x.State, string(x.Why), x.since()}
 	}
 	return TrailWait{}
+}
+
+// since returns since when the oldest grant waits for the sink; nil if none waits.
+func (s *SinkStatus) since() *time.Time {
+	if s.Oldest == nil {
+		return nil
+	}
+	at := time.Now().Add(-time.Duration(*s.Oldest * float64(time.Second))).UTC().Truncate(time.Millisecond)
+	return &at
 }

@@ -53,7 +53,7 @@ func TestAuthoritiesAreReadAgain(t *testing.T) {
 				return
 			}
 			if secure, ok := conn.(*tls.Conn); ok {
-				go func() { _ = secure.HandshakeContext(context.Background()) }()
+				go func() { _ = secure.HandshakeContext(t.Context()) }()
 			}
 		}
 	}()
@@ -107,7 +107,7 @@ func TestTheRemotesNameIsChecked(t *testing.T) {
 		c := (&input{args: []string{"--remote.url=https://" + host, "--remote.tls_ca=" + ca}}).must(t)
 		here, there := net.Pipe()
 		s := tls.Server(here, &tls.Config{Certificates: []tls.Certificate{*pair}, MinVersion: tls.VersionTLS12})
-		go func() { _ = s.HandshakeContext(context.Background()) }()
+		go func() { _ = s.HandshakeContext(t.Context()) }()
 		err := tls.Client(there, c.RemoteConfig().TLS).HandshakeContext(t.Context())
 		require.Equal(t, trusted, err == nil, "%s: %v", host, err)
 		require.NoError(t, here.Close())

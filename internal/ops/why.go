@@ -174,8 +174,9 @@ func stateWords(s WhyState, n int) string {
 		return "not known in full"
 	case WhyPerson:
 		return plural.Verb(n, "needs a person", "need a person")
+	default:
+		return string(s)
 	}
-	return string(s)
 }
 
 // wonIn returns the grant as the receipt has it, or else as the ledger has it.
@@ -250,6 +251,8 @@ func (e explainer) paid(s *app.TrailStep, g *app.TrailGrant) part {
 	}
 	switch late := s.Paid.Sub(g.Time); {
 	case late < 0: // the clocks of Redis and of the ledger differ
+	case late < 50*time.Millisecond:
+		p.clause += " at once"
 	case late < time.Minute:
 		p.clause += fmt.Sprintf(" %.1f s later", late.Seconds())
 	default:
@@ -261,7 +264,7 @@ func (e explainer) paid(s *app.TrailStep, g *app.TrailGrant) part {
 // unpaid says why the ledger has not booked a grant.
 func (e explainer) unpaid(s *app.TrailStep, x *app.TrailSink) part {
 	if why, unread := e.unreadWhy(inLedger); unread {
-		return unsure(paid, "the ledger could not be asked", why)
+		return unsure(paid, "the ledger could not be asked"+e.since(x), why)
 	}
 	switch q := s.Quarantine; {
 	case q != nil && q.Resolution != "":
@@ -292,9 +295,18 @@ func (e explainer) unannounced(x *app.TrailSink) part {
 		return part{WhyDelivered, announced, WhyStep{nil, announced, "sink " + x.Sink +
 			" has finished it; the topic could not be read: " + why}}
 	}
-	p := e.undelivered(announced, "", x)
-	p.clause, p.step.Text = p.clause+"; Kafka could not be asked", "the topic could not be read: "+why
-	return p
+	if x.State == app.SinkPaused || x.State == app.SinkNoWorker {
+		return e.undelivered(announced, "", x)
+	}
+	return not(announced, WhyWaiting, "Kafka could not be asked"+e.since(x), "the topic could not be read: "+why)
+}
+
+// since says since when grants wait for a sink; "" if that is not known.
+func (e explainer) since(x *app.TrailSink) string {
+	if x.Since == nil {
+		return ""
+	}
+	return ", and grants have waited since " + x.Since.In(e.zone).Format(time.TimeOnly)
 }
 
 // undelivered says why a sink has not delivered a grant. odd are the commands that say more if the sink has finished

@@ -71,10 +71,28 @@ func TestWhyOfAGrant(t *testing.T) {
 			publish(s)
 			s.Sinks[0].TrailWait = app.TrailWait{State: app.SinkPaused, Why: "paused by ann: audit"}
 		}},
-		{WhyWaiting, "paid 0.2 s later, not announced yet: at sink kafka a grant has waited for 4m: its target is down; Kafka could not be asked.",
+		{WhyWaiting, "paid at once, not announced yet: at sink kafka a grant has waited for 4m: its target is slow.",
+			func(_ *app.Trail, s *app.TrailStep) {
+				pay(s, 49*time.Millisecond)
+				s.Sinks[1].TrailWait = app.TrailWait{State: app.SinkBehind, Why: "a grant has waited for 4m: its target is slow"}
+			}},
+		{WhyWaiting, "paid 0.2 s later, not announced yet: Kafka could not be asked.", func(t *app.Trail, s *app.TrailStep) {
+			pay(s, 200*time.Millisecond)
+			s.Sinks[1].State = app.SinkWorking
+			t.Unread = append(t.Unread, app.Unread{Where: "topic", Why: "connection refused"})
+		}},
+		{WhyUnknown, "perhaps paid: the ledger could not be asked, and grants have waited since 20:01:03, announced.",
+			func(t *app.Trail, s *app.TrailStep) {
+				publish(s)
+				since := granted.Add(time.Minute)
+				s.Sinks[0].TrailWait = app.TrailWait{State: app.SinkBehind, Why: "a grant has waited", Since: &since}
+				t.Unread = append(t.Unread, app.Unread{Where: "ledger", Why: "connection refused"})
+			}},
+		{WhyWaiting, "paid 0.2 s later, not announced yet: Kafka could not be asked, and grants have waited since 20:01:03.",
 			func(t *app.Trail, s *app.TrailStep) {
 				pay(s, 200*time.Millisecond)
-				s.Sinks[1].TrailWait = app.TrailWait{State: app.SinkBehind, Why: "a grant has waited for 4m: its target is down"}
+				since := granted.Add(time.Minute)
+				s.Sinks[1].TrailWait = app.TrailWait{State: app.SinkBehind, Why: "a grant has waited for 4m: its target is down", Since: &since}
 				t.Unread = append(t.Unread, app.Unread{Where: "topic", Why: "connection refused"})
 			}},
 		{WhyWaiting, "not paid yet: the balance system was asked, and its answer is not known yet, announced.",
