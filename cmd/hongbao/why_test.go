@@ -57,13 +57,23 @@ func TestWhy(t *testing.T) {
 	require.Equal(t, ops.WhyWaiting, out.Grants[0].State)
 }
 
-func TestWhyOfADeadLetter(t *testing.T) {
+// The campaign explains why a user has won nothing, and a dead letter why a grant is not paid.
+func TestWhyNot(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
-	d.campaign("rain", 10, 1_000)
+	d.ok("campaign", "create", spec(t, "rain", 10, 1_000))
+	require.Equal(t, "u1 has won nothing in rain: the campaign is not loaded, so no one can win yet.\n", d.ok("why", "u1", "rain"))
+	d.ok("campaign", "load", "rain")
+	d.ok("campaign", "pause", "rain", "--why", "the shop is closed")
+	require.Regexp(t, `^u1 has won nothing in rain: the campaign is paused \(Paused by cli:\S+ at \S+ \S+ UTC: the shop is closed\), `,
+		d.ok("why", "u1", "rain"))
+	d.ok("campaign", "resume", "rain", "--why", "it is open")
 	d.ok("grab", "rain", "u1")
 	d.buried(configs.SinkBalance)
 	out := decided[ops.Why](t, d.ok("why", "u1", "rain", "--json"))
 	require.Contains(t, out.Sentence, "not paid: it is a dead letter: ")
+	d.withholds("rain", 2)
+	require.Contains(t, d.ok("why", "u9", "rain"), "; 2 packets are withheld, because an unknown user may have won before Redis lost "+
+		"the record (hongbao hole list rain).\n")
 	require.Equal(t, ops.WhyPerson, out.Grants[0].State)
 }
