@@ -35,7 +35,7 @@ setup: ## install what the tests need: Redis, PostgreSQL, MariaDB, a JDK, Maven,
 	scripts/setup.sh
 
 build: ## build bin/hongbao
-	go build -o bin/hongbao ./cmd/hongbao
+	@scripts/build.sh bin/hongbao ./cmd/hongbao
 
 demo: build ## see all of it in 5 seconds after the build, with no server at all
 	bin/hongbao demo

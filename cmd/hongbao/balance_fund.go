@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -48,7 +47,7 @@ func balanceFundsCmd() *cobra.Command {
 }
 
 func writeFunds(w io.Writer, funds []clientFund) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := newColumns(w)
 	fmt.Fprintln(t, "CLIENT\tFUNDED\tCREDITED\tLEFT\tCREDITS")
 	for _, f := range funds {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\n", f.Client, money.Text(f.Funded, f.Currency), money.Text(f.Credited, f.Currency),

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +19,7 @@ import (
 
 func campaignCmd() *cobra.Command {
 	return family("campaign", "Plan, create, load, pause, close, refund and show campaigns", "",
-		planCmd(), createCmd(), loadCmd(), dangerous(topUpCmd()), pauseCmd(), resumeCmd(), showCmd(), listCmd(), dangerous(cancelCmd()),
+		planCmd(), createCmd(), loadCmd(), dangerous(topUpCmd()), pauseCmd(), resumeCmd(), showCmd(), listCmd(), campaignWatchCmd(), dangerous(cancelCmd()),
 		dangerous(closeCmd()), dangerous(refundCmd()), dangerous(refundLostCmd()), dangerous(revealCmd()), verifyCmd())
 }
 
@@ -180,22 +179,6 @@ func stateCmd(name, short string,
 	return cmd
 }
 
-func showCmd() *cobra.Command {
-	return &cobra.Command{
-		Use: "show CAMPAIGN", Short: "Print a campaign as JSON: its specification, its hash, and its status in the ledger and in Redis",
-		Example: "  hongbao campaign show spring-rain", Args: oneCampaign,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return operate(cmd, app.Needs{Redis: true, Ledger: true}, func(o ops.Operations) error {
-				out, err := o.ShowCampaign(cmd.Context(), args[0])
-				if err != nil {
-					return err
-				}
-				return printJSON(cmd, out)
-			})
-		},
-	}
-}
-
 func listCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the campaigns of the ledger", Example: "  hongbao campaign list",
@@ -216,13 +199,14 @@ func listCmd() *cobra.Command {
 }
 
 func writeCampaigns(w io.Writer, list []app.ListedCampaign) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := newColumns(w)
 	fmt.Fprintln(t, "ID\tNAME\tKIND\tPACKETS\tFUNDED\tGRANTED\tREFUNDED\tSTATUS\tFROM\tTO\tCODES")
 	for i := range list {
 		c := &list[i]
+		zone := zoneOf(c.TimeZone)
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.Name, c.Kind, c.Packets,
 			money.Text(c.Funded, c.Currency), money.Text(c.Granted, c.Currency), money.Text(c.Refunded, c.Currency), c.Status,
-			c.From.Format(time.RFC3339), c.To.Format(time.RFC3339), cmp.Or(c.Codes, "-"))
+			c.From.In(zone).Format(time.RFC3339), c.To.In(zone).Format(time.RFC3339), cmp.Or(c.Codes, "-"))
 	}
 	return t.Flush()
 }

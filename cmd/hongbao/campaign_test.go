@@ -69,7 +69,7 @@ func TestLoadAndShowAreReadable(t *testing.T) {
 	var shows struct {
 		Redis map[string]any `json:"redis"`
 	}
-	require.NoError(t, json.Unmarshal([]byte(d.ok("campaign", "show", "rain")), &shows))
+	require.NoError(t, json.Unmarshal([]byte(d.ok("campaign", "show", "rain", "--json")), &shows))
 	require.Equal(t, []string{"granted", "granted_amount", "left", "left_amount", "loaded", "packets", "plan_hash",
 		"shard", "state"},
 		slices.Sorted(maps.Keys(shows.Redis)))
@@ -270,7 +270,7 @@ func TestPauseResumeShowList(t *testing.T) {
 	require.Equal(t, hongbao.Amount(1000), s.Ledger.Funded)
 	require.EqualValues(t, 9, s.Redis.Left)
 	require.Nil(t, s.Redis.Pause)
-	require.NotContains(t, d.ok("campaign", "show", "rain"), `"seed"`)
+	require.NotContains(t, d.ok("campaign", "show", "rain", "--json"), `"seed"`)
 	for _, command := range []string{"show", "load"} {
 		d.refused(1, []string{"campaign", command, "drizzle"}, "drizzle")
 	}

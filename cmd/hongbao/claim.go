@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,7 +38,7 @@ func claimListCmd() *cobra.Command {
 }
 
 func writeClaims(w io.Writer, list []app.OpenClaim) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := newColumns(w)
 	fmt.Fprintln(t, "CLAIM\tGRANTS\tEVENTS\tSENT\tTOPIC\tPARTITION\tFROM OFFSET\tOWNER\tUNTIL\tSETTLE FROM")
 	for i := range list {
 		c := &list[i]

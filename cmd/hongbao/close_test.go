@@ -69,7 +69,7 @@ func TestEndsOfACampaignThatWasNeverLoaded(t *testing.T) {
 	shown := d.show("rain")
 	require.Equal(t, "refunded", shown.Redis.State)
 	require.EqualValues(t, 1000, shown.Ledger.Refunded)
-	require.NotContains(t, d.ok("campaign", "show", "rain"), "seed", "the seed is secret until the campaign is revealed")
+	require.NotContains(t, d.ok("campaign", "show", "rain", "--json"), "seed", "the seed is secret until the campaign is revealed")
 	require.NotEmpty(t, d.ok("campaign", "reveal", "rain"))
 	require.Contains(t, d.ok("audit", "--wait", "10s"), "agrees")
 }

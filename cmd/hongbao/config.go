@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -37,7 +36,7 @@ func configCheckCmd() *cobra.Command {
 				var err error
 				if connect {
 					out.Servers, err = a.Check(cmd.Context())
-					out.failed = err != nil
+					out.Failed = failures(err)
 					out.RemoteNotAsked = a.Config.Settlement.Kind == configs.SettleRemote
 				}
 				return errors.Join(printAnswer(cmd, &out, out.write), err)
@@ -62,7 +61,18 @@ type checkedConfig struct {
 	// Servers are the servers that were checked and are configured as required.
 	Servers        []string `json:"servers"`
 	RemoteNotAsked bool     `json:"remote_not_asked,omitempty"`
-	failed         bool
+	// Failed has the error of each server that failed a check.
+	Failed []string `json:"failed,omitempty"`
+}
+
+// failures returns the errors that are joined in err, each on one line.
+func failures(err error) (list []string) {
+	if all, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // only the errors at the top
+		for _, err := range all.Unwrap() {
+			list = append(list, strings.Join(strings.Fields(err.Error()), " "))
+		}
+	}
+	return list
 }
 
 type setting struct {
@@ -72,12 +82,20 @@ type setting struct {
 }
 
 func (c *checkedConfig) write(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := newColumns(w)
 	for _, s := range c.Settings {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", s.Name, s.Value, s.Source)
 	}
-	if err := t.Flush(); err != nil || c.failed || len(c.Servers) == 0 {
+	if err := t.Flush(); err != nil {
 		return err
+	}
+	if len(c.Failed) > 0 { // last, so that a reader of the last lines sees it
+		fmt.Fprintln(w)
+		_, err := fmt.Fprintln(w, "failed: "+strings.Join(c.Failed, "\nfailed: "))
+		return err
+	}
+	if len(c.Servers) == 0 {
+		return nil
 	}
 	text, last := c.Servers[0], len(c.Servers)-1
 	if last > 0 {

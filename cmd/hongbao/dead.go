@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,7 +72,7 @@ func deadListCmd() *cobra.Command {
 }
 
 func writeLetters(w io.Writer, p *app.LetterPage) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := newColumns(w)
 	fmt.Fprintln(t, "LETTER\tEVENT\tCAMPAIGN\tUSER\tAMOUNT\tCLASS\tATTEMPTS\tDIED\tREASON")
 	for i := range p.Letters {
 		l := &p.Letters[i]

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -141,6 +143,7 @@ func TestDev(t *testing.T) {
 			require.Contains(t, d.shell(strings.Replace(lines[4], "--last 5", "--campaign demo", 1)),
 				`"event":"`+got.Event+`"`, "the topic has the grant")
 			d.hosts()
+			d.logsIn()
 			require.Equal(t, hongbao.OutcomeGranted, d.grabAsProgram().Outcome)
 			testkit.Eventually(t, 30*time.Second, func() bool {
 				return strings.Contains(d.shell("curl -s "+d.Metrics+"/metrics"), `outcome="already_granted"`)
@@ -150,6 +153,36 @@ func TestDev(t *testing.T) {
 			nothingLeft(t, tmp, d.Cmd.Process.Pid)
 		})
 	}
+}
+
+// logsIn opens the printed link twice, as a preview and a person do, and presses its button.
+func (d *devServer) logsIn() {
+	d.t.Helper()
+	link := regexp.MustCompile(`(?m)^log in +(\S+)$`).FindStringSubmatch(d.Out.String())
+	require.NotEmpty(d.t, link)
+	jar, err := cookiejar.New(nil)
+	require.NoError(d.t, err)
+	browser := &http.Client{Jar: jar}
+	press := func(method string) (int, string) {
+		r, err := http.NewRequestWithContext(d.t.Context(), method, link[1], nil)
+		require.NoError(d.t, err)
+		res, err := browser.Do(r)
+		require.NoError(d.t, err)
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		require.NoError(d.t, err)
+		return res.StatusCode, string(text)
+	}
+	for range 2 {
+		code, text := press(http.MethodGet)
+		require.Equal(d.t, http.StatusOK, code)
+		require.Contains(d.t, text, "Log in to the console")
+	}
+	code, text := press(http.MethodPost)
+	require.Equal(d.t, http.StatusOK, code, "the browser follows to the first page")
+	require.Contains(d.t, text, "Log out")
+	code, _ = press(http.MethodPost)
+	require.Equal(d.t, http.StatusGone, code)
 }
 
 // grabAsProgram grabs by a producer at the address in the file of --env.

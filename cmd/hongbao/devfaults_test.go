@@ -102,7 +102,7 @@ func TestDevCrowdGoesOn(t *testing.T) {
 	t.Parallel()
 	tmp, _ := demoEnv(t)
 	d := startDev(t, []string{"TMPDIR=" + tmp}, "--crowd", "10000")
-	d.waitForOutput(`10000 users a second grab in campaign crowd: 10000 packets, 1000\.00 CNY`)
+	d.waitForOutput(`10000 users a second grab in campaign crowd: 10000 packets, 1,000\.00 CNY`)
 	d.waitForOutput(`10000 users a second grab in campaign crowd-2: `)
 	require.NotContains(t, d.output(), "can't go on")
 	d.end(syscall.SIGTERM)

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -22,7 +21,7 @@ func doctorCmd() *cobra.Command {
 			return with(cmd, app.Needs{}, func(a *app.App) error {
 				e := a.Doctor(cmd.Context())
 				err := printAnswer(cmd, e, func(w io.Writer) error {
-					t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+					t := newColumns(w)
 					for _, f := range e.Findings {
 						fmt.Fprintf(t, "%s\t%s\t%s\n", f.Level, f.Server, f.About)
 					}

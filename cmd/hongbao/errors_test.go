@@ -20,7 +20,7 @@ var lines = map[string]struct{ server, args string }{
 	"campaign reveal": {"ledger", "rain"},
 	"quarantine list": {"ledger", ""}, "quarantine campaign": {"ledger", "rain --by ann --why gone"},
 	"quarantine show": {"ledger", "7"}, "quarantine resolve": {"ledger", "7 --void --by ann --why forged"},
-	"campaign load": {"redis", "rain"}, "campaign show": {"redis", "rain"}, "campaign pause": {"redis", "rain --why test"},
+	"campaign load": {"redis", "rain"}, "campaign show": {"redis", "rain"}, "campaign watch": {"redis", "rain"}, "campaign pause": {"redis", "rain --why test"},
 	"campaign resume": {"redis", "rain --why test"}, "campaign cancel": {"redis", "rain"},
 	"campaign close": {"redis", "rain"}, "campaign refund": {"redis", "rain --amount 1"}, "grab": {"redis", "rain u1"},
 	"receipts": {"redis", "rain u1"},
@@ -39,7 +39,7 @@ var lines = map[string]struct{ server, args string }{
 	"dead confirm":         {"redis", "balance/0/1-1 --booked --by ann --why ticket"},
 	"serve":                {"redis", ""},
 	"key create":           {"ledger", "--role viewer"}, "key list": {"ledger", ""},
-	"journal": {"ledger", ""}, "user show": {"redis", "u1"}, "archive": {"ledger", "rain"}, "export": {"ledger", "--day 2026-02-18"}, "key rotate": {"ledger", "5xk2q7vmaz3t"}, "key revoke": {"ledger", "5xk2q7vmaz3t"},
+	"journal": {"ledger", ""}, "user show": {"redis", "u1"}, "why": {"redis", "u1 rain"}, "archive": {"ledger", "rain"}, "export": {"ledger", "--day 2026-02-18"}, "key rotate": {"ledger", "5xk2q7vmaz3t"}, "key revoke": {"ledger", "5xk2q7vmaz3t"},
 	"sink list": {"redis", ""}, "sink pause": {"redis", "kafka --by ann --why maintenance"},
 	"sink resume":     {"redis", "kafka --by ann --why repaired"},
 	"campaign top-up": {"redis", "rain --packets 1 --total 1 --expect 1 --id a --by ann --why more"},
@@ -120,4 +120,7 @@ func TestConfigCheckNamesEveryServerThatIsAway(t *testing.T) {
 	}
 	require.True(t, strings.HasPrefix(r.err, "hongbao: "), r.err)
 	require.NotContains(t, r.out, "as they must be")
+	lines := strings.Split(strings.TrimSpace(r.out), "\n")
+	require.Regexp(t, `^failed: .*kafka at 127\.0\.0\.1:3`, lines[len(lines)-1], "`| tail -n 1` shows a failure")
+	require.Equal(t, 3, strings.Count(r.out, "\nfailed: "))
 }

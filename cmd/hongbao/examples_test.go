@@ -87,6 +87,7 @@ var exampleSpecs = []exampleSpec{
 	{command: "campaign list"},
 	{command: "campaign load"},
 	{command: "campaign show"},
+	{command: "campaign watch", until: "granted"},
 	{command: "grab", after: func(s *exampleEnv, r result) { require.Contains(s.t, r.out, `"outcome":"granted"`) }},
 	{command: "receipts"},
 	{command: "dead list", before: func(s *exampleEnv) { s.addDeadLetters("kafka") }},
@@ -106,6 +107,7 @@ var exampleSpecs = []exampleSpec{
 		s.quiet()
 		worker.stop(syscall.SIGTERM)
 	}},
+	{command: "why", says: "announced"},
 	{command: "audit", says: "agrees"},
 	{command: "audit last", says: `"verdict":"agrees"`},
 	{command: "audit acknowledge", says: "is acknowledged until", before: func(s *exampleEnv) {
@@ -140,8 +142,8 @@ var exampleSpecs = []exampleSpec{
 	{command: "campaign verify"},
 	{command: "export", before: (*exampleEnv).today, codes: []int{4, 0}, says: "spring-rain-"},
 	{command: "balance migrate", says: "tables made", before: func(s *exampleEnv) { s.words["127.0.0.1:8090"] = testkit.FreeAddr(s.t) }},
-	{command: "balance fund", says: "1000000.00 CNY left"},
-	{command: "balance funds", says: "1000000.00 CNY"},
+	{command: "balance fund", says: "1,000,000.00 CNY left"},
+	{command: "balance funds", says: "1,000,000.00 CNY"},
 	{command: "balance", until: "serving balances"},
 	{command: "balance check", says: "differences: 0"},
 	{command: "serve", until: "serving grabs", before: func(s *exampleEnv) {
@@ -317,7 +319,7 @@ func TestExamplesInHelpWork(t *testing.T) {
 }
 
 // With --json each example prints one document with names in snake_case. Commands that serve until they are stopped
-// print none, and `hongbao tail` prints one document for each event.
+// print none. `hongbao tail` prints one document for each event, and `hongbao campaign watch` for each change.
 func TestEveryCommandPrintsOneDocument(t *testing.T) {
 	t.Parallel()
 	s := newExampleEnv(t)
@@ -327,7 +329,7 @@ func TestEveryCommandPrintsOneDocument(t *testing.T) {
 		switch {
 		case slices.Contains(noOutput, a.command):
 			require.Empty(t, r.out, line)
-		case a.command == "tail":
+		case a.command == "tail" || a.command == "campaign watch":
 			for document := range strings.Lines(r.out) {
 				oneDocument(t, line, document)
 			}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -63,7 +62,7 @@ func writeExported(w io.Writer, files []app.Exported) error {
 		_, err := fmt.Fprintln(w, "no campaign moved money on that day")
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := newColumns(w)
 	fmt.Fprintln(t, "FILE\tLINES\tOPENING\tFUNDED\tGRANTS\tGRANTED\tREFUNDED\tCLOSING\tFROM RESERVE")
 	for i := range files {
 		f := &files[i]

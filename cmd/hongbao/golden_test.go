@@ -147,7 +147,7 @@ func (a *goldenAnswers) masked(field string, v any) any {
 
 // noGolden are the commands without a golden answer: they print no JSON document, print one that depends on the
 // machine, or run until they are stopped.
-var noGolden = []string{"serve", "work", "balance", "tail", "demo", "dev", "doctor", "health", "man", "local-sweep", "config check"}
+var noGolden = []string{"serve", "work", "balance", "tail", "campaign watch", "demo", "dev", "doctor", "health", "man", "local-sweep", "config check"}
 
 // The --json answer of each command equals the file in testdata, except for times, ids and the like. So a review shows
 // each change of a field.
@@ -213,6 +213,8 @@ func (a *goldenAnswers) campaigns() {
 	a.ok("grab", "rain", "u2", "--request-id", "r")
 	a.ok("grab", "rain", "u3", "--request-id", "r")
 	a.add(0, "", "receipts", "rain", "u1")
+	a.add(0, "", "why", "u1", "rain")
+	a.add(0, "-without-a-grant", "why", "u9", "rain")
 	a.add(0, "", "campaign", "pause", "rain", "--why", "test")
 	a.add(0, "-of-a-paused-campaign", "grab", "rain", "u9", "--request-id", "r9")
 	a.add(0, "", "campaign", "resume", "rain", "--why", "test")

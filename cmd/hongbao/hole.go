@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,7 +58,7 @@ func writeHoles(w io.Writer, list []app.Holes) error {
 		_, err := fmt.Fprintln(w, "No packet is withheld.")
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := newColumns(w)
 	fmt.Fprintln(t, "CAMPAIGN\tSHARD\tPACKET\tAMOUNT")
 	for i := range list {
 		h := &list[i]

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -55,7 +54,7 @@ func journalCmd() *cobra.Command {
 }
 
 func writeJournal(w io.Writer, p *access.JournalPage) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := newColumns(w)
 	fmt.Fprintln(t, "TIME\tWHO\tACTION\tABOUT\tOUTCOME\tDETAILS")
 	for i := range p.Entries {
 		e := &p.Entries[i]

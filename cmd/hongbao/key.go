@@ -5,7 +5,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -134,7 +133,7 @@ func keyListCmd() *cobra.Command {
 }
 
 func writeKeys(w io.Writer, keys []access.Key) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := newColumns(w)
 	fmt.Fprintln(t, "KEY\tROLE\tCLIENT\tCAMPAIGNS\tSPONSORS\tLARGEST TOTAL\tCREATED\tEXPIRES\tREVOKED\tNOTE")
 	at := func(at time.Time) string {
 		if at.IsZero() {

@@ -22,7 +22,7 @@ func main() {
 		end(signalled{s})
 	}()
 	if err := root().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(plain{os.Stderr}, "hongbao:", err)
+		fmt.Fprintln(plain{w: os.Stderr}, "hongbao:", err)
 		if errors.Is(err, store.ErrFrozen) && !strings.Contains(err.Error(), "hongbao recover") {
 			fmt.Fprintln(os.Stderr, "hongbao: `hongbao recover` shows why the shard is frozen, and what opens it")
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 	"unicode"
@@ -24,7 +25,8 @@ func printAnswer(cmd *cobra.Command, answer any, write func(w io.Writer) error) 
 	if wantsJSON(cmd) {
 		return wrap("print the answer", answers.Write(cmd.OutOrStdout(), answer, ""))
 	}
-	return wrap("print the answer", write(plain{cmd.OutOrStdout()}))
+	out := cmd.OutOrStdout()
+	return wrap("print the answer", write(plain{out, wantsColour(isTerminal(out), os.Getenv)}))
 }
 
 // printJSON prints indented JSON.
@@ -41,10 +43,22 @@ func wrap(what string, err error) error {
 
 // plain is a writer for terminals. It escapes characters that could move the cursor or turn the direction of a line
 // around, because anyone may have written the text that a command prints.
-type plain struct{ w io.Writer }
+type plain struct {
+	w io.Writer
+	// colour says that columns may show their styles as colours.
+	colour bool
+}
 
 // Write implements io.Writer.
 func (p plain) Write(text []byte) (int, error) {
+	if _, err := p.w.Write(escape(text)); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+// escape makes a text harmless for a terminal.
+func escape(text []byte) []byte {
 	safe := make([]byte, 0, len(text))
 	for i := 0; i < len(text); {
 		c, size := utf8.DecodeRune(text[i:])
@@ -55,10 +69,7 @@ func (p plain) Write(text []byte) (int, error) {
 		}
 		i += size
 	}
-	if _, err := p.w.Write(safe); err != nil {
-		return 0, err
-	}
-	return len(text), nil
+	return safe
 }
 
 // harmless reports whether a terminal only prints a character. Zero-width joiners are parts of emoji and of some scripts.

@@ -43,10 +43,10 @@ func FuzzPlain(f *testing.F) {
 		}
 		var whole, parts bytes.Buffer
 		for _, part := range []string{text[:cut], text[cut:]} {
-			_, err := plain{&parts}.Write([]byte(part))
+			_, err := plain{w: &parts}.Write([]byte(part))
 			require.NoError(t, err)
 		}
-		n, err := plain{&whole}.Write([]byte(text))
+		n, err := plain{w: &whole}.Write([]byte(text))
 		require.NoError(t, err)
 		require.Equal(t, len(text), n)
 		if utf8.ValidString(text[:cut]) {

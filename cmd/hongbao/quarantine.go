@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -47,7 +46,7 @@ func quarantineListCmd() *cobra.Command {
 }
 
 func writeQuarantine(w io.Writer, list []app.Quarantined, next *int64) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := newColumns(w)
 	fmt.Fprintln(t, "ID\tREASON\tCAMPAIGN\tPACKET\tCAME\tLEDGER HAS\tDECISION")
 	side := func(v *app.Version, currency string) string {
 		if v == nil {

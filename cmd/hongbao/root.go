@@ -45,7 +45,8 @@ func root() *cobra.Command {
 		}
 	})
 	addGroup(cmd, "run", "Run it", append(localCmds(), serveCmd(), workCmd(), balanceCmd(), healthCmd())...)
-	addGroup(cmd, "campaigns", "Campaigns and their users", campaignCmd(), grabCmd(), receiptsCmd(), userCmd(), tailCmd())
+	addGroup(cmd, "campaigns", "Campaigns and their users", campaignCmd(), grabCmd(), receiptsCmd(), userCmd(), whyCmd(),
+		tailCmd())
 	addGroup(cmd, "trouble", "When something is wrong", statusCmd(), doctorCmd(), sinkCmd(), dangerous(recoverCmd()), deadCmd(),
 		claimCmd(), quarantineCmd(), holeCmd(), replayCmd())
 	addGroup(cmd, "books", "Accounting and audits", auditCmd(), journalCmd(), exportCmd(), archiveCmd())

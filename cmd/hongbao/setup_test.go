@@ -253,6 +253,6 @@ func (d *deployment) campaign(id string, packets, total int64, changes ...string
 func (d *deployment) show(id string) app.Shown {
 	d.t.Helper()
 	var s app.Shown
-	require.NoError(d.t, json.Unmarshal([]byte(d.ok("campaign", "show", id)), &s))
+	require.NoError(d.t, json.Unmarshal([]byte(d.ok("campaign", "show", id, "--json")), &s))
 	return s
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,7 +41,7 @@ func sinkListCmd() *cobra.Command {
 }
 
 func writeSinks(w io.Writer, sinks []app.SinkStatus) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := newColumns(w)
 	fmt.Fprintln(t, "SINK\tSTATE\tWAITING\tSINCE\tPENDING\tPARKED\tDEAD\tWORKERS")
 	for i := range sinks {
 		s, alive := &sinks[i], 0

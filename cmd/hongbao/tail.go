@@ -2,12 +2,14 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/money"
 )
 
 // maxTail bounds `hongbao tail -n`, because it keeps as many lines of each partition in memory.
@@ -17,8 +19,9 @@ func tailCmd() *cobra.Command {
 	t := app.Tail{}
 	since := ""
 	cmd := &cobra.Command{
-		Use: "tail", Short: "Print the topic's grants as JSON, one for each line",
-		Long: "Prints the grants in the topic, one for each line. It reads only the topic and asks no other server.\n" +
+		Use: "tail", Short: "Print the topic's grants, one for each line",
+		Long: "Prints the grants in the topic, one for each line: for people on a terminal, else or with --json as JSON.\n" +
+			"Coupon codes are only in JSON. The command reads only the topic and asks no other server.\n" +
 			"The grants of each partition are in the order of their offsets. With -n all grants are in the order\n" +
 			"of their times.",
 		Example: "  hongbao tail --campaign spring-rain\n  hongbao tail --since 10m -n 20\n  hongbao tail --since " +
@@ -63,13 +66,21 @@ func parseSince(text string) (time.Time, error) {
 
 // runTail prints the records of the topic.
 func runTail(cmd *cobra.Command, a *app.App, t app.Tail) error {
+	out := cmd.OutOrStdout()
+	write := func(l app.Tailed) error { return answers.Write(out, l, "") }
+	if isTerminal(out) && !wantsJSON(cmd) {
+		write = func(l app.Tailed) error {
+			_, err := fmt.Fprintln(plain{w: out}, tailLine(&l))
+			return err
+		}
+	}
 	lines := make(chan app.Tailed)
 	printed := make(chan error, 1)
 	go func() {
 		var err error
 		for l := range lines {
 			if err == nil {
-				err = answers.Write(cmd.OutOrStdout(), l, "")
+				err = write(l)
 			}
 		}
 		printed <- err
@@ -77,4 +88,13 @@ func runTail(cmd *cobra.Command, a *app.App, t app.Tail) error {
 	err := a.Tail(cmd.Context(), t, lines)
 	close(lines)
 	return errors.Join(err, wrap("print the topic", <-printed))
+}
+
+// tailLine formats a grant for people. The topic does not have the campaign's time zone, so the time is in UTC.
+func tailLine(l *app.Tailed) string {
+	text := fmt.Sprintf("%s  %s  %s  ", l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), l.Campaign, l.User)
+	if l.Currency != "" {
+		text += money.Text(l.Amount, l.Currency) + "  "
+	}
+	return text + fmt.Sprintf("packet %d  event %s", l.Packet, l.Event)
 }

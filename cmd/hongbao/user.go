@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,7 +49,7 @@ func userShowCmd() *cobra.Command {
 }
 
 func writeUser(w io.Writer, u *app.UserData) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := newColumns(w)
 	fmt.Fprintln(t, "CAMPAIGN\tPACKET\tAMOUNT\tEVENT\tTIME\tREQUEST\tREDIS\tLEDGER")
 	for _, x := range u.Wins {
 		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%t\t%t\n", x.Campaign, x.Packet, money.Text(x.Amount, x.Currency), x.Event,

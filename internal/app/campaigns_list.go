@@ -25,6 +25,7 @@ type ListedCampaign struct {
 	Status   string               `json:"status" enum:"created,loading,not_started,open,paused,sold_out,ended,closed,refunded,frozen,unread" doc:"State that a grab would find, as in the console. 'created' means that the campaign is not loaded. 'unread' means that Redis could not be read."`
 	From     time.Time            `json:"from" doc:"Start of the window for grabs."`
 	To       time.Time            `json:"to" doc:"End of the window for grabs."`
+	TimeZone string               `json:"time_zone" doc:"IANA name of the campaign's time zone."`
 	Codes    answers.Text         `json:"codes" nullable:"true" doc:"Source of the coupon codes: 'pattern' or 'file'. Null if the campaign has no codes."`
 }
 
@@ -63,7 +64,7 @@ func (a *App) ListCampaigns(ctx context.Context, after string, limit int, sees f
 			return out, nil
 		}
 		out.Campaigns = append(out.Campaigns, ListedCampaign{s.ID, s.Name, s.Kind, c.Packets, s.Currency, c.Funded,
-			c.Granted, c.Refunded, c.State, consoleCampaign(c).State, s.From.UTC(), s.To.UTC(), codesFrom(s)})
+			c.Granted, c.Refunded, c.State, consoleCampaign(c).State, s.From.UTC(), s.To.UTC(), s.TimeZone, codesFrom(s)})
 	}
 	return out, nil
 }

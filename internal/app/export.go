@@ -221,7 +221,7 @@ func (a *App) exportLine(record []string, c *hongbao.Campaign, zone *time.Locati
 	if l.Packet > 0 {
 		packet = strconv.FormatInt(l.Packet, 10)
 	}
-	amount, _, _ := strings.Cut(money.Text(l.Amount, c.Currency), " ")
+	amount := money.Number(l.Amount, c.Currency)
 	copy(record, []string{l.Booked.In(zone).Format(exportTime), string(l.Kind), reference, account, c.Currency, amount,
 		c.ID, packet, granted, l.Transfer})
 }

@@ -93,14 +93,15 @@ func TestTrailNamesWhatASinkDoesNotOwe(t *testing.T) {
 	require.NoError(t, a.redis.XTrimMaxLen(t.Context(), k.Keys.Events(), 0).Err())
 	_, err = k.CreateGroup(t.Context(), "mine") // it owes what is in the stream
 	require.NoError(t, err)
-	want := []TrailSink{{Sink: "balance"}, {Sink: "mine", NotOwed: true}}
+	want := []TrailSink{{Sink: "balance", TrailWait: TrailWait{State: SinkNoWorker,
+		Why: "no worker has started yet; `hongbao work` starts one"}}, {Sink: "mine", NotOwed: true}}
 	out, err := a.Trail(t.Context(), TrailOf{Campaign: "rain", User: "u1"})
 	require.NoError(t, err)
 	require.Equal(t, want, out.Steps[0].Sinks, "%v", out.Unread)
 
 	// Nothing changes once the done bits are deleted: then every event counts as finished.
 	require.NoError(t, a.redis.HSet(t.Context(), k.Keys.Meta(), "done_floor", 2).Err())
-	want[0].Finished = true
+	want[0].Finished, want[0].TrailWait = true, TrailWait{}
 	out, err = a.Trail(t.Context(), TrailOf{Campaign: "rain", User: "u1"})
 	require.NoError(t, err)
 	require.Equal(t, want, out.Steps[0].Sinks, "%v", out.Unread)

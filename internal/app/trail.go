@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/topic"
@@ -25,6 +26,7 @@ type Trail struct {
 	Steps    []TrailStep `json:"grants" doc:"The trail of each grant, in the order of the packets. A null step was not found, or its store is in 'unread'."`
 	// Unread are the stores that could not be read. A step that is missing in such a store means nothing.
 	Unread []Unread `json:"unread" doc:"Stores that could not be read. For such a store, a null step does not mean that the grant is missing."`
+	TrailCampaign
 }
 
 // Unread is a store that could not be read.
@@ -43,6 +45,7 @@ type TrailStep struct {
 	Topic   *TrailRecord `json:"topic" doc:"The grant's record in the topic. Null if the record was not found."`
 	// Sinks says for each sink whether it has finished the grant.
 	Sinks []TrailSink `json:"sinks" doc:"For each sink, whether it has finished the grant. Empty if the shard could not be read."`
+	TrailMoney
 }
 
 // TrailGrant is a grant as a receipt or the ledger has it.
@@ -76,6 +79,7 @@ type TrailSink struct {
 	Reason   string `json:"reason,omitempty" doc:"Why the grant became a dead letter. Absent if there is no dead letter."`
 	Dropped  string `json:"dropped,omitempty" doc:"Who dropped the grant's dead letter, and why. Absent if no one dropped it."`
 	NotOwed  bool   `json:"not_owed,omitempty" doc:"True if the sink does not owe the grant and does not have it, because the sink was added later or was removed at that time. Then 'finished' is false."`
+	TrailWait
 }
 
 // TrailOf is a request for a trail. It is by packet if Packet is not 0, else by user.
@@ -128,6 +132,7 @@ func (a *App) trail(ctx context.Context, q TrailOf) (*Trail, error) {
 	if err := t.notOwed(ctx); err != nil {
 		t.unread("ledger", err)
 	}
+	t.explain(ctx)
 	for _, g := range t.grants {
 		t.out.Steps = append(t.out.Steps, g.TrailStep)
 	}
@@ -140,9 +145,10 @@ type trailSearch struct {
 	app    *App
 	q      TrailOf
 	out    Trail
-	grants map[int64]*trailed // by packet
-	places []*store.Shard     // the campaign's shards, by the ledger or else by Redis
-	silent map[int]bool       // shards that could not be read
+	grants map[int64]*trailed     // by packet
+	places []*store.Shard         // the campaign's shards, by the ledger or else by Redis
+	silent map[int]bool           // shards that could not be read
+	stored *ledger.StoredCampaign // nil if the ledger did not answer, or does not have the campaign
 }
 
 // trailed is a step, with the grant to search for.
@@ -187,6 +193,7 @@ func (t *trailSearch) ledgerRows(ctx context.Context) ([]hongbao.Grant, bool, er
 	if err != nil || !found {
 		return nil, false, err
 	}
+	t.stored = &c
 	t.out.Currency, t.places = c.Spec.Currency, a.store.Places(t.q.Campaign, c.Spec.Places())
 	if t.q.Packet == 0 {
 		rows, err := a.ledger.UserGrants(ctx, t.q.Campaign, t.q.User)

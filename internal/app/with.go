@@ -5,12 +5,15 @@ import (
 	"errors"
 	"os"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
 // Needs are the servers that a command needs.
 type Needs struct {
 	Redis, Ledger bool
+	// Either is for a command that works as long as Redis or the ledger answers.
+	Either bool
 	// Keys is the database of API keys: either the deployment's ledger or the database of `hongbao balance`.
 	Keys bool
 }
@@ -36,12 +39,16 @@ func With(ctx context.Context, cfg *configs.Config, n Needs, do func(a *App) err
 // Ready connects to the given servers. Its error names every server that failed.
 func (a *App) Ready(ctx context.Context, n Needs) error {
 	var redis, ledger error
-	if n.Redis {
+	if n.Redis || n.Either {
 		redis = a.openRedis(ctx)
 	}
 	switch {
 	case n.Ledger:
 		ledger = a.ledger.Ready(ctx)
+	case n.Either && hongbao.IsOutage(redis):
+		if ledger = a.ledger.Ready(ctx); ledger == nil {
+			return nil
+		}
 	case n.Keys:
 		ledger = a.openKeys(ctx)
 	}

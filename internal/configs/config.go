@@ -3,6 +3,7 @@ package configs
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"net"
 	"time"
@@ -73,6 +74,7 @@ type Config struct {
 	kafkaSASL                                                       sasl.Mechanism
 	watched                                                         []logSetter
 	pairs                                                           map[string]keyPair
+	authorities                                                     map[string]*watched[x509.CertPool]
 }
 
 // Seams are the places where a simulation stands between this process and its servers. Load leaves them zero: then the
@@ -239,12 +241,15 @@ type Ops struct {
 // Kafka has the settings for logging in to Kafka; the other settings are in publish.Config.
 type Kafka struct {
 	TLS TLS `knob:"kafka.tls"`
-	// How the process logs in to Kafka. The mechanism plain needs TLS.
-	SASLMechanism string `knob:"kafka.sasl_mechanism,common" default:"none" want:"none,plain,scram-sha-256,scram-sha-512"`
+	// How the process logs in to Kafka. The mechanisms plain and oauthbearer need TLS.
+	SASLMechanism string `knob:"kafka.sasl_mechanism,common" default:"none" want:"none,plain,scram-sha-256,scram-sha-512,oauthbearer"`
 	// User name for the login to Kafka.
 	SASLUsername string `knob:"kafka.sasl_username,common"`
 	// Password for the login to Kafka.
 	SASLPassword Secret `knob:"kafka.sasl_password,common" secret:"always"`
+	// File with the token of the mechanism oauthbearer. Each login reads it again, so a program of yours can renew it.
+	// Protect this file like the file of a secret.
+	SASLTokenFile string `knob:"kafka.sasl_token_file,common"`
 }
 
 // Tracing says which grabs are traced, and where their spans are sent.

@@ -89,9 +89,9 @@ A process refuses secrets in the file and on the command line, where others can 
 Files of secrets, and the keys of certificates, must belong to the process' user with mode 600 or less, or to root with mode 640 or less and a
 group of the process. PostgreSQL has the same rule for ssl_key_file. Kubernetes mounts a secret this way with defaultMode 0440 and fsGroup.
 
-A process reads certificates and their keys again when their files change. The next handshake offers the new certificate, and the log says so.
-If a new pair can't be used, the log has an error, and the earlier pair stays in use. A process reads the files of authorities (..._ca), tokens
-and passwords once, at its start. Exceptions: the client authorities of the serve section.
+A process reads certificates, their keys and the files of authorities (..._ca) again when they change. The next handshake uses them, and the log says so.
+If a new file can't be used, the log has an error, and the earlier one stays in use. A process reads tokens and passwords once, at its start.
+Exception: each login to Kafka reads kafka.sasl_token_file.
 
 A process that finds errors in its configuration prints all of them and ends with exit code 2.
 

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -37,7 +38,7 @@ func Load(path string, env []string, flags *pflag.FlagSet) (*Config, error) {
 	l.commandLine(flags)
 	c := l.fill()
 	l.check(c)
-	c.watched, c.pairs = l.watched, l.pairs
+	c.watched, c.pairs, c.authorities = l.watched, l.pairs, l.authorities
 	if err := l.p.err(); err != nil {
 		return nil, err
 	}
@@ -51,10 +52,12 @@ type loader struct {
 	p               problems
 	watched         []logSetter
 	pairs           map[string]keyPair // by the knobs of their certificates
+	authorities     map[string]*watched[x509.CertPool]
 }
 
 func newLoader() *loader {
-	return &loader{values: map[string]string{}, sources: map[string]string{}, pairs: map[string]keyPair{}}
+	return &loader{values: map[string]string{}, sources: map[string]string{}, pairs: map[string]keyPair{},
+		authorities: map[string]*watched[x509.CertPool]{}}
 }
 
 func (l *loader) file(path string) {

@@ -36,13 +36,16 @@ func (c *Config) ReadsClient() redis.UniversalClient {
 
 // redisOptions sets every option whose default could lose money, hang, or open connections without a limit.
 func (c *Config) redisOptions() *redis.UniversalOptions {
-	r := &c.Redis
+	r, dial := &c.Redis, c.Seams.Dial
+	if dial == nil && c.authorities["redis.tls_ca"] != nil {
+		dial = c.dialRedis
+	}
 	return &redis.UniversalOptions{
 		Addrs: r.Addrs, MasterName: r.MasterName, DB: r.DB,
 		Username: r.Username, Password: r.Password.Reveal(),
 		SentinelUsername: r.SentinelUsername, SentinelPassword: r.SentinelPassword.Reveal(),
 		TLSConfig:       c.redisTLS.Clone(),
-		Dialer:          c.Seams.Dial,
+		Dialer:          dial,
 		ClientName:      "hongbao",
 		DisableIdentity: true, // saves a round trip for each connection
 		Protocol:        3,

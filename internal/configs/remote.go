@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"crypto/tls"
 	"net"
 	"net/url"
@@ -91,7 +92,15 @@ func (l *loader) remoteTLS(r *Remote) *tls.Config {
 		l.bad("remote.url", "it does not begin with https://, but a remote.tls_... is set: use https, or remove these")
 		return nil
 	}
-	return l.tlsFiles(name, &r.TLS)
+	c := l.tlsFiles(name, &r.TLS)
+	if w := l.authorities[name+"_ca"]; w != nil {
+		server, err := url.Parse(r.URL)
+		if err != nil {
+			return nil // checkRemote reports it
+		}
+		verifyBy(c, cmp.Or(c.ServerName, server.Hostname()), w.current)
+	}
+	return c
 }
 
 // serverTLS returns the TLS configuration of a server, or nil if it has no certificate. The parameter name is the

@@ -17,6 +17,7 @@ const (
 	saslPlain    = "plain"
 	saslScram256 = "scram-sha-256"
 	saslScram512 = "scram-sha-512"
+	saslOAuth    = "oauthbearer"
 )
 
 // tls returns the TLS configuration of a section, or nil if TLS is off.
@@ -38,7 +39,7 @@ func (l *loader) tls(section string, t *TLS) *tls.Config {
 func (l *loader) tlsFiles(name string, t *TLSFiles) *tls.Config {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CA != "" {
-		c.RootCAs = l.roots(name+"_ca", t.CA)
+		c.RootCAs = l.roots(name+"_ca", t.CA).current()
 	}
 	switch {
 	case t.Cert != "" && t.Key != "":
@@ -49,15 +50,6 @@ func (l *loader) tlsFiles(name string, t *TLSFiles) *tls.Config {
 		l.bad(name+"_cert", "it is empty, but %s_key is set: set both or none", name)
 	}
 	return c
-}
-
-// roots reads a file of CA certificates. The parameter name is the name of the knob.
-func (l *loader) roots(name, path string) *x509.CertPool {
-	pool, err := ReadRoots(path)
-	if err != nil {
-		l.bad(name, "%v", err)
-	}
-	return pool
 }
 
 // ReadRoots reads a PEM file of CA certificates.
@@ -90,8 +82,15 @@ func (l *loader) keyPair(name, cert, key string) keyPair {
 
 func (l *loader) checkSASL(c *Config) {
 	k := &c.Kafka
-	if !l.p.fine("kafka.sasl_mechanism", "kafka.sasl_username", "kafka.sasl_password") {
+	if !l.p.fine("kafka.sasl_mechanism", "kafka.sasl_username", "kafka.sasl_password", "kafka.sasl_token_file") {
 		return
+	}
+	if k.SASLMechanism == saslOAuth {
+		l.checkOAuth(c)
+		return
+	}
+	if k.SASLTokenFile != "" {
+		l.bad("kafka.sasl_token_file", "it is only for kafka.sasl_mechanism oauthbearer: set that, or remove the file")
 	}
 	if k.SASLMechanism == saslNone {
 		if k.SASLUsername != "" || k.SASLPassword != "" {

@@ -112,7 +112,7 @@ func (c *Config) PublisherConfig() publish.Config {
 	out := c.Publisher
 	out.Brokers = slices.Clone(out.Brokers)
 	out.TLS, out.SASL, out.Deployment = c.kafkaTLS.Clone(), c.kafkaSASL, c.Deployment.ID
-	out.Dial = c.Seams.Dial
+	out.Dial, out.Roots = c.Seams.Dial, c.rootsOf("kafka.tls_ca")
 	return out
 }
 

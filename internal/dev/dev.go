@@ -53,6 +53,7 @@ type Dev struct {
 
 	local *local.Deployment
 	say   local.Say
+	links links
 }
 
 // keyNote is the note of every API key that this command creates. It finds the keys of an earlier run.
@@ -150,7 +151,7 @@ func (d *Dev) run(ctx context.Context, a *app.App) error {
 	defer end()
 	listening := make(chan *serving, 1)
 	with := run.Serving{
-		Guard:  func(h http.Handler) http.Handler { return checkHost(d.Listen, a.Log(), h) },
+		Guard:  func(h http.Handler) http.Handler { return checkHost(d.Listen, a.Log(), d.links.guard(h)) },
 		Ready:  func(at serve.Addresses, g serve.Grabber) { listening <- &serving{a, at, g, broken} },
 		Faults: broken,
 	}
@@ -201,7 +202,7 @@ func (d *Dev) ready(ctx context.Context, on *serving, end func()) (err error) {
 		both.Go(func() { d.rain(ctx, on) })
 	}
 	if d.In != nil {
-		both.Go(func() { (&keys{say: d.say, faults: on.faults}).run(ctx, d.In) })
+		both.Go(func() { (&keys{say: d.say, faults: on.faults, link: d.links.next}).run(ctx, d.In) })
 	}
 	<-ctx.Done()
 	both.Wait()
@@ -241,5 +242,7 @@ func (d *Dev) prepare(ctx context.Context, on *serving) (*Site, error) {
 		}
 		*text = k.Text
 	}
+	d.links.open(site.Console, on.at.Control, site.Key)
+	site.LogIn = d.links.next()
 	return site, nil
 }

@@ -11,7 +11,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/console"
 )
 
-const keysHelp = "Type k, r, c or l and Enter: kill a worker, cut off Redis or restore it, cut off Kafka or restore it, lose answers"
+const keysHelp = "Type k, r, c or l and Enter: kill a worker, cut off Redis or restore it, cut off Kafka or restore it, lose " +
+	"answers; o: another log-in link"
+
+// linkKey prints another log-in link.
+const linkKey = "o"
 
 var keyOf = map[string]string{
 	faults.KillWorker: "k", faults.LoseAnswers: "l",
@@ -23,6 +27,7 @@ var keyOf = map[string]string{
 type keys struct {
 	say    local.Say
 	faults console.Faults
+	link   func() string
 }
 
 // run reads keys until ctx ends. A pending read from a terminal can't be canceled, so the reading goroutine may
@@ -50,8 +55,14 @@ func (k *keys) run(ctx context.Context, in io.Reader) {
 	}
 }
 
-// press causes the fault that belongs to a key, if that fault is possible now.
+// press causes the fault that belongs to a key, if that fault is possible now, or prints a log-in link.
 func (k *keys) press(ctx context.Context, key string) {
+	if key == linkKey {
+		if link := k.link(); link != "" {
+			k.say("log in    %s", link)
+			return
+		}
+	}
 	for _, fault := range k.faults.Buttons() {
 		if keyOf[fault.Name] != key {
 			continue

@@ -44,7 +44,7 @@ func TestKeys(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	b := &breaker{cut: map[string]string{}, caused: make(chan string)}
-	k := &keys{say: local.SayTo(&out), faults: b}
+	k := &keys{say: local.SayTo(&out), faults: b, link: func() string { return "http://127.0.0.1/link/1" }}
 	in, typed := io.Pipe()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -58,9 +58,13 @@ func TestKeys(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, c[1], <-b.caused)
 	}
+	_, err := io.WriteString(typed, "o\nk\n")
+	require.NoError(t, err)
+	<-b.caused
 	cancel()
 	<-ended
 	require.NoError(t, typed.Close())
 	require.Equal(t, 7, strings.Count(out.String(), keysHelp), "at the start, and after each line that is no key")
+	require.Contains(t, out.String(), "log in    http://127.0.0.1/link/1\n")
 	require.Contains(t, out.String(), "kill-worker: it may fail")
 }

@@ -14,6 +14,8 @@ type Site struct {
 	API     string `json:"api"`
 	Console string `json:"console"`
 	Metrics string `json:"metrics"`
+	// LogIn is a link that logs in to the console, once and within ten minutes; empty if the console is not on loopback.
+	LogIn string `json:"log_in,omitempty"`
 	// Key has the role treasurer, for the console and the administration API. GatewayKey has the role gateway, which
 	// may grab for any user.
 	Key        string `json:"key"`
@@ -61,9 +63,13 @@ func (s *Site) Write(w io.Writer) error {
 	if s.DataDir != "" {
 		kept = "Ctrl-C stops all of it; " + s.DataDir + " keeps what was done"
 	}
+	logIn := ""
+	if s.LogIn != "" {
+		logIn = "log in    " + s.LogIn + "\n          opens the console; the link works once, within ten minutes\n"
+	}
 	_, err := fmt.Fprintf(w, `api       %s
 console   %s
-faults    %s/faults, to break something and watch
+%sfaults    %s/faults, to break something and watch
 metrics   %s/metrics
 key       %s
           for the console and administration; it may do everything, and ends with this process
@@ -80,7 +86,7 @@ What is in the topic, and whether Redis, ledger and topic agree:
 Every command of %s works with --config %s
 %s
 
-`, s.API, s.Console, s.Console, s.Metrics, s.Key, s.Campaign, strings.Join(s.curls(), "\n"), strings.Join(s.commands(), "\n"),
+`, s.API, s.Console, logIn, s.Console, s.Metrics, s.Key, s.Campaign, strings.Join(s.curls(), "\n"), strings.Join(s.commands(), "\n"),
 		quoted(s.program), quoted(s.Config), kept)
 	if err != nil {
 		return fmt.Errorf("print the addresses: %w", err)

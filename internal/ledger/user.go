@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"time"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
@@ -51,4 +52,21 @@ func (l *Ledger) UserPending(ctx context.Context, user string) ([]payment.Pendin
 		l.selectPending() + `
 			WHERE user_id = $1 ORDER BY campaign, packet LIMIT $2`,
 		[]any{user, int64(MaxUserRows)}, scanPending}.all(ctx, l)
+}
+
+// UserPaid returns when each of a user's grants in a campaign was booked, by packet. A user has at most
+// hongbao.MaxUserHold grants.
+func (l *Ledger) UserPaid(ctx context.Context, campaign, user string) (map[int64]time.Time, error) {
+	paid := map[int64]time.Time{}
+	_, err := rowQuery[int64]{"read when the grants of user " + user + " in campaign " + campaign + " were booked",
+		`SELECT g.packet, t.created_at FROM grants AS g JOIN transfer AS t ON t.id = 'grants:' || g.campaign || ':' || g.batch
+			WHERE g.campaign = $1 AND g.user_id = $2 LIMIT $3`, []any{campaign, user, int64(pageRows)},
+		func(s scan) (packet int64, err error) {
+			var at int64
+			if err = s(&packet, &at); err == nil {
+				paid[packet] = time.UnixMilli(at).UTC()
+			}
+			return packet, err
+		}}.all(ctx, l)
+	return paid, err
 }

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"testing"
+	"time"
 
 	"github.com/hongbao-project/hongbao/internal/testkit"
 
@@ -32,6 +33,10 @@ func testUserData(t *testing.T, f *fixture) {
 		require.NoError(t, err)
 		require.Len(t, quarantined, 1, user)
 	}
+	booked, err := f.ledger.UserPaid(ctx, "rain", paid.User)
+	require.NoError(t, err)
+	require.Len(t, booked, 1)
+	require.WithinDuration(t, time.Now(), booked[paid.Packet], time.Minute)
 	pending, err := f.ledger.UserPending(ctx, waiting.User)
 	require.NoError(t, err)
 	require.Len(t, pending, 1)

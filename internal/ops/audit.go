@@ -140,8 +140,8 @@ func (in *TrailOf) Check() error {
 	return checkPick(in.Campaign, in.User)
 }
 
-// Trail finds the selected grants in all stores.
-func (l *Local) Trail(ctx context.Context, in TrailOf) (*app.Trail, error) {
+// ShowTrail finds the selected grants in all stores.
+func (l *Local) ShowTrail(ctx context.Context, in TrailOf) (*app.Trail, error) {
 	if err := in.Check(); err != nil {
 		return nil, err
 	}

@@ -66,6 +66,8 @@ type Operations interface {
 	ListJournal(ctx context.Context, in access.JournalQuery) (access.JournalPage, error)
 	// ShowUser returns a page of what is stored about a user. The journal records the call.
 	ShowUser(ctx context.Context, in UserQuery) (app.UserData, error)
+	// ShowTrail finds grants in all stores. Explain says in words what it found.
+	ShowTrail(ctx context.Context, in TrailOf) (*app.Trail, error)
 }
 
 // InputError says that an operation rejected its input. Nothing was done.

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,8 @@ import (
 type Dialer struct {
 	Timeout time.Duration // limits a connection without its TLS handshake, which the context limits
 	TLS     *tls.Config   // nil: no TLS
+	// Roots, if not nil, returns the authorities for a connection, in place of TLS.RootCAs.
+	Roots func() *x509.CertPool
 	// Connect, if not nil, opens the connections instead of a net.Dialer.
 	Connect func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -33,7 +36,11 @@ func (d Dialer) Dial(ctx context.Context, network, address string) (net.Conn, er
 	if d.TLS == nil {
 		return &conn{Conn: raw, address: address}, nil
 	}
-	secure := tls.Client(raw, named(d.TLS, address))
+	config := named(d.TLS, address)
+	if d.Roots != nil {
+		config.RootCAs = d.Roots()
+	}
+	secure := tls.Client(raw, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()
 		return nil, handshakeError(address, err)
@@ -43,11 +50,10 @@ func (d Dialer) Dial(ctx context.Context, network, address string) (net.Conn, er
 
 // named returns a configuration that expects a certificate for the host of the address, unless c names another one.
 func named(c *tls.Config, address string) *tls.Config {
-	if c.ServerName != "" {
-		return c
-	}
 	c = c.Clone()
-	c.ServerName, _, _ = net.SplitHostPort(address)
+	if c.ServerName == "" {
+		c.ServerName, _, _ = net.SplitHostPort(address)
+	}
 	return c
 }
 

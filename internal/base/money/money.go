@@ -16,26 +16,44 @@ const (
 	thousandth = " BHD IQD JOD KWD LYD OMR TND "
 )
 
-// Text formats an amount in units of its currency, such as "1000.00 CNY" or "1000 JPY". Without a currency, as in a
-// coupon campaign, the result is the plain number.
+// Text formats an amount for people, in units of its currency and with separators, such as "1,000.00 CNY" or "1,000
+// JPY". Without a currency, as in a coupon campaign, the result is a plain count.
 func Text(a hongbao.Amount, currency string) string {
-	if currency == "" {
-		return strconv.FormatInt(int64(a), 10)
+	units, rest, fraction := strings.Cut(Number(a, currency), ".")
+	text := separate(units)
+	if fraction {
+		text += "." + rest
 	}
+	if currency != "" {
+		text += " " + currency
+	}
+	return text
+}
+
+// Count formats a number for people, such as "12,034".
+func Count(n int64) string { return separate(strconv.FormatInt(n, 10)) }
+
+// separate puts separators into a whole number.
+func separate(digits string) string {
+	for at := len(digits) - 3; at > 0 && digits[at-1] != '-'; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	return digits
+}
+
+// Number formats an amount for programs, in units of its currency, such as "1000.00" or "1000".
+func Number(a hongbao.Amount, currency string) string {
 	digits := 2
 	switch {
-	case strings.Contains(whole, " "+currency+" "):
-		digits = 0
+	case currency == "", strings.Contains(whole, " "+currency+" "):
+		return strconv.FormatInt(int64(a), 10)
 	case strings.Contains(thousandth, " "+currency+" "):
 		digits = 3
-	}
-	if digits == 0 {
-		return fmt.Sprintf("%d %s", a, currency)
 	}
 	text := fmt.Sprintf("%0*d", digits+1, max(a, -a))
 	if a < 0 {
 		text = "-" + text
 	}
 	at := len(text) - digits
-	return text[:at] + "." + text[at:] + " " + currency
+	return text[:at] + "." + text[at:]
 }

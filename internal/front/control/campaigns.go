@@ -86,7 +86,7 @@ func trail(ctx context.Context, c *call) (any, error) {
 	if err := c.fields.done(); err != nil {
 		return nil, err
 	}
-	return c.ops().Trail(ctx, in)
+	return c.ops().ShowTrail(ctx, in)
 }
 
 // empty is the body of a change that needs no fields.

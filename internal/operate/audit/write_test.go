@@ -23,9 +23,9 @@ func TestAmountsAreInTheCurrencysUnits(t *testing.T) {
 	require.NoError(t, r.Write(&b))
 	text := regexp.MustCompile(" +").ReplaceAllString(b.String(), " ")
 	for _, row := range []string{
-		"rain 1000.00 CNY 1.85 CNY 0.00 CNY |", "snow 0.05 CNY 0.00 CNY", "sakura 700 JPY 0 JPY",
+		"rain 1,000.00 CNY 1.85 CNY 0.00 CNY |", "snow 0.05 CNY 0.00 CNY", "sakura 700 JPY 0 JPY",
 		"coupons 0 0 0 | 0 0 0 | 3 0 0 0 0",
-		"total 0 0 0 | 0 0 0 | 3 0 0 0 0", "total 1000.05 CNY 1.85 CNY", "total 700 JPY 0 JPY",
+		"total 0 0 0 | 0 0 0 | 3 0 0 0 0", "total 1,000.05 CNY 1.85 CNY", "total 700 JPY 0 JPY",
 	} {
 		require.Contains(t, text, "\n "+row)
 	}

@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -22,6 +23,8 @@ type Config struct {
 	// TLS and SASL secure the connections. nil means that they are not used.
 	TLS  *tls.Config
 	SASL sasl.Mechanism
+	// Roots, if not nil, returns the authorities for each new connection by TLS, in place of TLS.RootCAs.
+	Roots func() *x509.CertPool
 
 	// Name of the topic that receives the grants.
 	Topic string `knob:"kafka.topic,common" default:"hongbao.grants" form:"topic"`

@@ -49,7 +49,7 @@ func (l *Log) Partition(shard int) int { return shard % l.cfg.Partitions }
 // newTransport returns a Transport with every option set. The Transport does not retry: each call sends one request.
 func newTransport(c *Config) *kafka.Transport {
 	return &kafka.Transport{
-		Dial:           broker.Dialer{Timeout: c.DialTimeout, TLS: c.TLS, Connect: c.Dial}.Dial,
+		Dial:           broker.Dialer{Timeout: c.DialTimeout, TLS: c.TLS, Roots: c.Roots, Connect: c.Dial}.Dial,
 		DialTimeout:    c.DialTimeout,
 		IdleTimeout:    c.IdleTimeout,
 		MetadataTTL:    c.MetadataTTL,
