@@ -116,7 +116,7 @@ func readsOptions(o redis.UniversalOptions, shards int) redis.UniversalOptions {
 // client returns the kind of client that the options ask for. go-redis itself would also choose by the number of
 // addresses.
 func client(o redis.UniversalOptions) redis.UniversalClient {
-	o.ContextTimeoutEnabled = true // otherwise go-redis ignores a context's deadline while it waits for a reply
+	o.ContextTimeoutEnabled = true         // otherwise go-redis ignores a context's deadline while it waits for a reply
 	if o.MaintNotificationsConfig == nil { // otherwise go-redis logs an error at the first connection
 		o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	}

@@ -61,7 +61,7 @@ func (l *Ledger) UserPaid(ctx context.Context, campaign, user string) (map[int64
 	_, err := rowQuery[int64]{"read when the grants of user " + user + " in campaign " + campaign + " were booked",
 		`SELECT g.packet, t.created_at FROM grants AS g JOIN transfer AS t ON t.id = 'grants:' || g.campaign || ':' || g.batch
 			WHERE g.campaign = $1 AND g.user_id = $2 LIMIT $3`, []any{campaign, user, int64(pageRows)},
-		func(s scan) (packet int64, err error) {
+		func(s db.Scan) (packet int64, err error) {
 			var at int64
 			if err = s(&packet, &at); err == nil {
 				paid[packet] = time.UnixMilli(at).UTC()
