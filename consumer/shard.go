@@ -20,7 +20,6 @@ type shard struct {
 	index int
 	redis *store.Shard
 	at    *store.Shard // the same shard in the epoch of the last read
-	reads *store.Shard // the same shard in that epoch, through the client for blocking reads
 	log   *zap.Logger
 
 	epoch    int64 // the shard's epoch before the last read of entries; 0 if it must be read again

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 	"golang.org/x/text/width"
@@ -120,11 +121,9 @@ func align(out *strings.Builder, table [][]string, colour bool) {
 
 // splitCell returns the harmless text of a cell, and its style.
 func splitCell(cell string) (text string, s style) {
-	for _, c := range cell {
-		if _, ok := sgr[style(c)]; ok {
-			s, cell = style(c), strings.TrimPrefix(cell, string(c))
-		}
-		break
+	first, size := utf8.DecodeRuneInString(cell)
+	if _, ok := sgr[style(first)]; ok {
+		s, cell = style(first), cell[size:]
 	}
 	return string(escape([]byte(cell))), s
 }

@@ -67,7 +67,7 @@ type checkedConfig struct {
 
 // failures returns the errors that are joined in err, each on one line.
 func failures(err error) (list []string) {
-	if all, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // only the errors at the top
+	if all, ok := err.(interface{ Unwrap() []error }); ok { // only the errors at the top
 		for _, err := range all.Unwrap() {
 			list = append(list, strings.Join(strings.Fields(err.Error()), " "))
 		}

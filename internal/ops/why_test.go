@@ -34,125 +34,128 @@ func publish(s *app.TrailStep) {
 	s.Topic, s.Sinks[1].Finished = &app.TrailRecord{Partition: 1, Offset: 4}, true
 }
 
+// grantCases have the sentence of a grant in each state.
+var grantCases = []struct {
+	state  WhyState
+	says   string
+	change func(t *app.Trail, s *app.TrailStep)
+}{
+	{WhyDelivered, "paid 0.2 s later, announced.", func(_ *app.Trail, s *app.TrailStep) {
+		pay(s, 200*time.Millisecond)
+		publish(s)
+	}},
+	{WhyDelivered, "paid at 2026-02-17 20:05:03 (Asia/Shanghai), announced.", func(_ *app.Trail, s *app.TrailStep) {
+		pay(s, 5*time.Minute)
+		publish(s)
+	}},
+	{WhyDelivered, "paid, announced.", func(_ *app.Trail, s *app.TrailStep) { // the clocks differ
+		pay(s, -time.Second)
+		publish(s)
+	}},
+	{WhyDelivered, "paid 0.2 s later.", func(_ *app.Trail, s *app.TrailStep) { // a deployment without Kafka
+		pay(s, 200*time.Millisecond)
+		s.Sinks = s.Sinks[:1]
+	}},
+	{WhyDelivered, "paid 0.2 s later, announced.", func(_ *app.Trail, s *app.TrailStep) { // deleted from the topic by now
+		pay(s, 200*time.Millisecond)
+		s.Sinks[1].Finished = true
+	}},
+	{WhyWaiting, "not paid yet: it waits, and sink balance works, not announced yet: no worker runs for sink kafka.",
+		func(_ *app.Trail, s *app.TrailStep) {
+			s.Sinks[0].State, s.Sinks[1].State = app.SinkWorking, app.SinkNoWorker
+		}},
+	{WhyWaiting, "not paid yet: sink balance is paused by ann: audit, announced.", func(_ *app.Trail, s *app.TrailStep) {
+		publish(s)
+		s.Sinks[0].TrailWait = app.TrailWait{State: app.SinkPaused, Why: "paused by ann: audit"}
+	}},
+	{WhyWaiting, "paid at once, not announced yet: at sink kafka a grant has waited for 4m: its target is slow.",
+		func(_ *app.Trail, s *app.TrailStep) {
+			pay(s, 49*time.Millisecond)
+			s.Sinks[1].TrailWait = app.TrailWait{State: app.SinkBehind, Why: "a grant has waited for 4m: its target is slow"}
+		}},
+	{WhyWaiting, "paid 0.2 s later, not announced yet: Kafka could not be asked.", func(t *app.Trail, s *app.TrailStep) {
+		pay(s, 200*time.Millisecond)
+		s.Sinks[1].State = app.SinkWorking
+		t.Unread = append(t.Unread, app.Unread{Where: "topic", Why: "connection refused"})
+	}},
+	{WhyUnknown, "perhaps paid: the ledger could not be asked, and grants have waited since 20:01:03, announced.",
+		func(t *app.Trail, s *app.TrailStep) {
+			publish(s)
+			since := granted.Add(time.Minute)
+			s.Sinks[0].TrailWait = app.TrailWait{State: app.SinkBehind, Why: "a grant has waited", Since: &since}
+			t.Unread = append(t.Unread, app.Unread{Where: "ledger", Why: "connection refused"})
+		}},
+	{WhyWaiting, "paid 0.2 s later, not announced yet: Kafka could not be asked, and grants have waited since 20:01:03.",
+		func(t *app.Trail, s *app.TrailStep) {
+			pay(s, 200*time.Millisecond)
+			since := granted.Add(time.Minute)
+			s.Sinks[1].TrailWait = app.TrailWait{State: app.SinkBehind, Why: "a grant has waited for 4m: its target is down", Since: &since}
+			t.Unread = append(t.Unread, app.Unread{Where: "topic", Why: "connection refused"})
+		}},
+	{WhyWaiting, "not paid yet: the balance system was asked, and its answer is not known yet, announced.",
+		func(_ *app.Trail, s *app.TrailStep) {
+			publish(s)
+			s.Asking = "w1"
+		}},
+	{WhyPerson, "not paid: it is a dead letter: the account is closed, announced.", func(_ *app.Trail, s *app.TrailStep) {
+		publish(s)
+		s.Sinks[0].Finished, s.Sinks[0].Letter, s.Sinks[0].Reason = true, "balance/0/1-1", "the account is closed"
+	}},
+	{WhyGivenUp, "not paid: its dead letter was dropped by ann: refused, announced.", func(_ *app.Trail, s *app.TrailStep) {
+		publish(s)
+		s.Sinks[0].Finished, s.Sinks[0].Dropped = true, "ann: refused"
+	}},
+	{WhyGivenUp, "paid 0.2 s later, not announced: sink kafka does not owe it.", func(_ *app.Trail, s *app.TrailStep) {
+		pay(s, 200*time.Millisecond)
+		s.Sinks[1].NotOwed = true
+	}},
+	{WhyPerson, "not paid: it is in quarantine: amount not planned, announced.", func(_ *app.Trail, s *app.TrailStep) {
+		publish(s)
+		s.Sinks[0].Finished, s.Quarantine = true, &app.TrailQuarantine{ID: 7, Reason: "amount_not_planned"}
+	}},
+	{WhyGivenUp, "not paid: ann decided in quarantine 7: void: forged, announced.", func(_ *app.Trail, s *app.TrailStep) {
+		publish(s)
+		s.Sinks[0].Finished = true
+		s.Quarantine = &app.TrailQuarantine{ID: 7, ResolvedBy: "ann", Resolution: "void: forged"}
+	}},
+	{WhyPerson, "not paid: although sink balance has finished it, announced.", func(_ *app.Trail, s *app.TrailStep) {
+		publish(s)
+		s.Sinks[0].Finished = true
+	}},
+	{WhyUnknown, "perhaps paid: the ledger could not be asked, announced.", func(t *app.Trail, s *app.TrailStep) {
+		publish(s)
+		s.Sinks[0].Finished = true
+		t.Unread = append(t.Unread, app.Unread{Where: "ledger", Why: "connection refused"})
+	}},
+	{WhyUnknown, "paid 0.2 s later, perhaps announced: neither Kafka nor Redis' dead letters could be asked.",
+		func(t *app.Trail, s *app.TrailStep) {
+			pay(s, 200*time.Millisecond)
+			s.Sinks[1].Finished = true
+			t.Unread = append(t.Unread, app.Unread{Where: "topic", Why: "x"}, app.Unread{Where: "redis", Why: "x"})
+		}},
+	{WhyDelivered, "paid 0.2 s later, announced.", func(t *app.Trail, s *app.TrailStep) { // the done bit says so
+		pay(s, 200*time.Millisecond)
+		s.Sinks[1].Finished = true
+		t.Unread = append(t.Unread, app.Unread{Where: "topic", Why: "connection refused"})
+	}},
+	{WhyUnknown, "paid 0.2 s later, the rest is not known: Redis could not be asked.", func(t *app.Trail, s *app.TrailStep) {
+		pay(s, 200*time.Millisecond)
+		s.Receipt, s.Sinks = nil, nil
+		t.Unread = append(t.Unread, app.Unread{Where: "redis", Why: "connection refused"})
+	}},
+	{WhyDelivered, "paid 0.2 s later, announced. u1 is at the limit of 1 packet: further grabs are refused.",
+		func(t *app.Trail, s *app.TrailStep) {
+			pay(s, 200*time.Millisecond)
+			publish(s)
+			t.State = "open"
+		}},
+}
+
 // The sentence of a grant in each state. None claims more than the trail knows.
 func TestWhyOfAGrant(t *testing.T) {
 	t.Parallel()
 	const won = "u1 won 1.43 CNY at 2026-02-17 20:00:03 (Asia/Shanghai), "
-	for _, c := range []struct {
-		state  WhyState
-		says   string
-		change func(t *app.Trail, s *app.TrailStep)
-	}{
-		{WhyDelivered, "paid 0.2 s later, announced.", func(_ *app.Trail, s *app.TrailStep) {
-			pay(s, 200*time.Millisecond)
-			publish(s)
-		}},
-		{WhyDelivered, "paid at 2026-02-17 20:05:03 (Asia/Shanghai), announced.", func(_ *app.Trail, s *app.TrailStep) {
-			pay(s, 5*time.Minute)
-			publish(s)
-		}},
-		{WhyDelivered, "paid, announced.", func(_ *app.Trail, s *app.TrailStep) { // the clocks differ
-			pay(s, -time.Second)
-			publish(s)
-		}},
-		{WhyDelivered, "paid 0.2 s later.", func(_ *app.Trail, s *app.TrailStep) { // a deployment without Kafka
-			pay(s, 200*time.Millisecond)
-			s.Sinks = s.Sinks[:1]
-		}},
-		{WhyDelivered, "paid 0.2 s later, announced.", func(_ *app.Trail, s *app.TrailStep) { // deleted from the topic by now
-			pay(s, 200*time.Millisecond)
-			s.Sinks[1].Finished = true
-		}},
-		{WhyWaiting, "not paid yet: it waits, and sink balance works, not announced yet: no worker runs for sink kafka.",
-			func(_ *app.Trail, s *app.TrailStep) {
-				s.Sinks[0].State, s.Sinks[1].State = app.SinkWorking, app.SinkNoWorker
-			}},
-		{WhyWaiting, "not paid yet: sink balance is paused by ann: audit, announced.", func(_ *app.Trail, s *app.TrailStep) {
-			publish(s)
-			s.Sinks[0].TrailWait = app.TrailWait{State: app.SinkPaused, Why: "paused by ann: audit"}
-		}},
-		{WhyWaiting, "paid at once, not announced yet: at sink kafka a grant has waited for 4m: its target is slow.",
-			func(_ *app.Trail, s *app.TrailStep) {
-				pay(s, 49*time.Millisecond)
-				s.Sinks[1].TrailWait = app.TrailWait{State: app.SinkBehind, Why: "a grant has waited for 4m: its target is slow"}
-			}},
-		{WhyWaiting, "paid 0.2 s later, not announced yet: Kafka could not be asked.", func(t *app.Trail, s *app.TrailStep) {
-			pay(s, 200*time.Millisecond)
-			s.Sinks[1].State = app.SinkWorking
-			t.Unread = append(t.Unread, app.Unread{Where: "topic", Why: "connection refused"})
-		}},
-		{WhyUnknown, "perhaps paid: the ledger could not be asked, and grants have waited since 20:01:03, announced.",
-			func(t *app.Trail, s *app.TrailStep) {
-				publish(s)
-				since := granted.Add(time.Minute)
-				s.Sinks[0].TrailWait = app.TrailWait{State: app.SinkBehind, Why: "a grant has waited", Since: &since}
-				t.Unread = append(t.Unread, app.Unread{Where: "ledger", Why: "connection refused"})
-			}},
-		{WhyWaiting, "paid 0.2 s later, not announced yet: Kafka could not be asked, and grants have waited since 20:01:03.",
-			func(t *app.Trail, s *app.TrailStep) {
-				pay(s, 200*time.Millisecond)
-				since := granted.Add(time.Minute)
-				s.Sinks[1].TrailWait = app.TrailWait{State: app.SinkBehind, Why: "a grant has waited for 4m: its target is down", Since: &since}
-				t.Unread = append(t.Unread, app.Unread{Where: "topic", Why: "connection refused"})
-			}},
-		{WhyWaiting, "not paid yet: the balance system was asked, and its answer is not known yet, announced.",
-			func(_ *app.Trail, s *app.TrailStep) {
-				publish(s)
-				s.Asking = "w1"
-			}},
-		{WhyPerson, "not paid: it is a dead letter: the account is closed, announced.", func(_ *app.Trail, s *app.TrailStep) {
-			publish(s)
-			s.Sinks[0].Finished, s.Sinks[0].Letter, s.Sinks[0].Reason = true, "balance/0/1-1", "the account is closed"
-		}},
-		{WhyGivenUp, "not paid: its dead letter was dropped by ann: refused, announced.", func(_ *app.Trail, s *app.TrailStep) {
-			publish(s)
-			s.Sinks[0].Finished, s.Sinks[0].Dropped = true, "ann: refused"
-		}},
-		{WhyGivenUp, "paid 0.2 s later, not announced: sink kafka does not owe it.", func(_ *app.Trail, s *app.TrailStep) {
-			pay(s, 200*time.Millisecond)
-			s.Sinks[1].NotOwed = true
-		}},
-		{WhyPerson, "not paid: it is in quarantine: amount not planned, announced.", func(_ *app.Trail, s *app.TrailStep) {
-			publish(s)
-			s.Sinks[0].Finished, s.Quarantine = true, &app.TrailQuarantine{ID: 7, Reason: "amount_not_planned"}
-		}},
-		{WhyGivenUp, "not paid: ann decided in quarantine 7: void: forged, announced.", func(_ *app.Trail, s *app.TrailStep) {
-			publish(s)
-			s.Sinks[0].Finished = true
-			s.Quarantine = &app.TrailQuarantine{ID: 7, ResolvedBy: "ann", Resolution: "void: forged"}
-		}},
-		{WhyPerson, "not paid: although sink balance has finished it, announced.", func(_ *app.Trail, s *app.TrailStep) {
-			publish(s)
-			s.Sinks[0].Finished = true
-		}},
-		{WhyUnknown, "perhaps paid: the ledger could not be asked, announced.", func(t *app.Trail, s *app.TrailStep) {
-			publish(s)
-			s.Sinks[0].Finished = true
-			t.Unread = append(t.Unread, app.Unread{Where: "ledger", Why: "connection refused"})
-		}},
-		{WhyUnknown, "paid 0.2 s later, perhaps announced: neither Kafka nor Redis' dead letters could be asked.",
-			func(t *app.Trail, s *app.TrailStep) {
-				pay(s, 200*time.Millisecond)
-				s.Sinks[1].Finished = true
-				t.Unread = append(t.Unread, app.Unread{Where: "topic", Why: "x"}, app.Unread{Where: "redis", Why: "x"})
-			}},
-		{WhyDelivered, "paid 0.2 s later, announced.", func(t *app.Trail, s *app.TrailStep) { // the done bit says so
-			pay(s, 200*time.Millisecond)
-			s.Sinks[1].Finished = true
-			t.Unread = append(t.Unread, app.Unread{Where: "topic", Why: "connection refused"})
-		}},
-		{WhyUnknown, "paid 0.2 s later, the rest is not known: Redis could not be asked.", func(t *app.Trail, s *app.TrailStep) {
-			pay(s, 200*time.Millisecond)
-			s.Receipt, s.Sinks = nil, nil
-			t.Unread = append(t.Unread, app.Unread{Where: "redis", Why: "connection refused"})
-		}},
-		{WhyDelivered, "paid 0.2 s later, announced. u1 is at the limit of 1 packet: further grabs are refused.",
-			func(t *app.Trail, s *app.TrailStep) {
-				pay(s, 200*time.Millisecond)
-				publish(s)
-				t.State = "open"
-			}},
-	} {
+	for _, c := range grantCases {
 		out := Explain(oneGrant(c.change), "u1")
 		require.Equal(t, won+c.says, out.Sentence)
 		require.Equal(t, c.state, out.Grants[0].State, c.says)
