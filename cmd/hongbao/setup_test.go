@@ -122,7 +122,7 @@ func setup(t *testing.T, o options) *deployment {
 	prefix := testkit.Prefix(t)
 	d := &deployment{t: t, prefix: prefix, rdb: o.redis.Client(t)}
 	var err error
-	d.store, err = store.New(store.Config{Redis: d.rdb, Space: hongbao.Space{Prefix: prefix, Shards: o.shards}, Deployment: d.id()})
+	d.store, err = store.New(store.Config{Redis: d.rdb, Space: hongbao.Space{Prefix: prefix, Shards: o.shards}, Deployment: prefix})
 	require.NoError(t, err)
 	lease := o.lease
 	if lease == 0 {
