@@ -59,38 +59,38 @@ type delivery struct {
 }
 
 // inPortions calls the handler for the grants at these indexes, with no more grants per call than the rate allows.
-func (d *delivery) inPortions(places []int) (err error) {
-	for err == nil && len(places) > 0 {
-		n := d.s.portion(len(places))
-		err, places = d.handle(places[:n]), places[n:]
+func (d *delivery) inPortions(indexes []int) (err error) {
+	for err == nil && len(indexes) > 0 {
+		n := d.s.portion(len(indexes))
+		err, indexes = d.handle(indexes[:n]), indexes[n:]
 	}
 	return err
 }
 
 // handle calls the handler for the grants at these indexes. It retries during an outage, and halves a batch that fails
 // as a whole.
-func (d *delivery) handle(places []int) error {
-	for outages := int64(1); len(places) > 0 && d.l.ctx.Err() == nil; outages++ {
-		errs, err := d.admitted(places)
+func (d *delivery) handle(indexes []int) error {
+	for outages := int64(1); len(indexes) > 0 && d.l.ctx.Err() == nil; outages++ {
+		errs, err := d.admitted(indexes)
 		if errors.Is(err, errSmaller) {
-			return d.inPortions(places)
+			return d.inPortions(indexes)
 		}
 		if err != nil {
 			return err
 		}
 		var outage, broken error
-		left, leftErrs := places[:0:0], errs[:0:0]
+		left, leftErrs := indexes[:0:0], errs[:0:0]
 		for i, err := range errs {
 			switch {
 			case err == nil:
-				d.results[places[i]] = nil
+				d.results[indexes[i]] = nil
 				continue
 			case hongbao.ClassOf(err) == hongbao.ClassBroken || errors.Is(err, store.ErrStale):
 				broken = err
 			case hongbao.IsOutage(err):
 				outage = err
 			}
-			left, leftErrs = append(left, places[i]), append(leftErrs, err)
+			left, leftErrs = append(left, indexes[i]), append(leftErrs, err)
 		}
 		switch {
 		case broken != nil:
@@ -99,12 +99,12 @@ func (d *delivery) handle(places []int) error {
 			return nil
 		case outage == nil:
 			if len(left) == 0 && outages > 1 {
-				d.s.log.Info("the sink works again", zap.Int("grants", len(places)))
+				d.s.log.Info("the sink works again", zap.Int("grants", len(indexes)))
 				d.s.setHealth(Working, nil)
 			}
-			return d.failed(left, leftErrs, len(left) == len(places))
+			return d.failed(left, leftErrs, len(left) == len(indexes))
 		}
-		places = left
+		indexes = left
 		d.waitOut(outages, len(left), outage)
 	}
 	return nil
@@ -133,79 +133,79 @@ func (d *delivery) waitOut(outages int64, held int, err error) {
 
 // failed records the errors as the results of the grants. If all grants of a batch failed with the same error, it
 // first retries both halves, so that one bad grant costs the other grants no attempt.
-func (d *delivery) failed(places []int, errs []error, all bool) error {
-	shared := all && len(places) > 1 && retry.MayHelp(errs[0])
+func (d *delivery) failed(indexes []int, errs []error, all bool) error {
+	shared := all && len(indexes) > 1 && retry.MayHelp(errs[0])
 	for _, err := range errs {
 		shared = shared && retry.Same(err, errs[0])
 	}
 	if shared {
-		half := len(places) / 2
-		if err := d.handle(places[:half]); err != nil {
+		half := len(indexes) / 2
+		if err := d.handle(indexes[:half]); err != nil {
 			return err
 		}
-		return d.handle(places[half:])
+		return d.handle(indexes[half:])
 	}
-	for i, place := range places {
-		d.results[place] = errs[i]
+	for i, index := range indexes {
+		d.results[index] = errs[i]
 	}
 	return nil
 }
 
 // admitted calls the handler unless the sink is paused, its rate is used up, or no call slot is free. The error names
 // the reason. Waiting for a slot may take long, so the pause and the rate are checked after it.
-func (d *delivery) admitted(places []int) ([]error, error) {
+func (d *delivery) admitted(indexes []int) ([]error, error) {
 	giveUp, err := d.s.takeCall(d.l.ctx)
 	if err == nil {
 		defer giveUp()
-		err = d.s.mayCall(d.l.ctx, len(places))
+		err = d.s.mayCall(d.l.ctx, len(indexes))
 	}
 	switch {
 	case d.l.ctx.Err() != nil:
-		return slices.Repeat([]error{errUnanswered}, len(places)), nil
+		return slices.Repeat([]error{errUnanswered}, len(indexes)), nil
 	case err != nil:
 		return nil, err
 	}
-	return d.call(places), nil
+	return d.call(indexes), nil
 }
 
 // at returns the grants at these indexes. It copies them only if they are not adjacent.
-func (d *delivery) at(places []int) []hongbao.Grant {
-	first, last := places[0], places[len(places)-1]
-	if last-first == len(places)-1 { // the indexes ascend
+func (d *delivery) at(indexes []int) []hongbao.Grant {
+	first, last := indexes[0], indexes[len(indexes)-1]
+	if last-first == len(indexes)-1 { // the indexes ascend
 		return d.grants[first : last+1 : last+1]
 	}
-	grants := make([]hongbao.Grant, len(places))
-	for i, place := range places {
-		grants[i] = d.grants[place]
+	grants := make([]hongbao.Grant, len(indexes))
+	for i, index := range indexes {
+		grants[i] = d.grants[index]
 	}
 	return grants
 }
 
 // call calls the handler once, with a time limit, and recovers from a panic. It returns one result per grant.
-func (d *delivery) call(places []int) (errs []error) {
+func (d *delivery) call(indexes []int) (errs []error) {
 	ctx, cancel := context.WithTimeout(d.l.ctx, d.s.cfg.HandleTimeout)
 	defer cancel()
 	d.s.stepped()
 	defer d.s.stepped()
 	d.l.called(time.Now())
 	defer d.l.called(time.Time{})
-	b := hongbao.Batch{Shard: d.s.index, Epoch: d.s.epoch, Grants: d.at(places)}
+	b := hongbao.Batch{Shard: d.s.index, Epoch: d.s.epoch, Grants: d.at(indexes)}
 	defer func() {
 		if p := recover(); p != nil {
 			d.s.log.Error("the handler panicked", zap.String("code", "handler_panicked"), zap.Any("panic", p),
 				zap.ByteString("stack", debug.Stack()))
 			err := hongbao.Errorf(hongbao.ClassUnknown, "the handler panicked: %v", p)
-			errs = slices.Repeat([]error{err}, len(places))
+			errs = slices.Repeat([]error{err}, len(indexes))
 		}
 	}()
 	errs = d.s.cfg.Handler.Handle(ctx, b)
-	if errs != nil && len(errs) != len(places) {
+	if errs != nil && len(errs) != len(indexes) {
 		err := hongbao.Errorf(hongbao.ClassBroken,
-			"the handler returned %d errors for %d grants: unknown which grants are done", len(errs), len(places))
-		errs = slices.Repeat([]error{err}, len(places))
+			"the handler returned %d errors for %d grants: unknown which grants are done", len(errs), len(indexes))
+		errs = slices.Repeat([]error{err}, len(indexes))
 	}
 	if errs == nil {
-		errs = make([]error, len(places))
+		errs = make([]error, len(indexes))
 	}
 	return errs
 }

@@ -66,7 +66,7 @@ func runAudit(cmd *cobra.Command, o ops.Operations, in ops.Audit) error {
 	}
 	err = errors.Join(printAnswer(cmd, report, report.Write), err)
 	if err == nil && report.Verdict != audit.Agrees {
-		err = app.Found("the audit found differences")
+		err = app.NeedsAttention("the audit found differences")
 	}
 	if err != nil || report.Quiet {
 		return err
@@ -99,7 +99,7 @@ func lastAuditCmd() *cobra.Command {
 					return err
 				}
 				if *last.Differences > 0 {
-					return app.Found("the last audit found differences: run `hongbao audit`, or press Audit now in the " +
+					return app.NeedsAttention("the last audit found differences: run `hongbao audit`, or press Audit now in the " +
 						"console, to see them")
 				}
 				return nil

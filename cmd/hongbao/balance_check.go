@@ -45,7 +45,7 @@ func balanceCheckCmd() *cobra.Command {
 					return err
 				})
 				if err == nil && len(list) > 0 {
-					err = app.Found("balances, funds and credits do not agree: stop the server; the database was written by hand")
+					err = app.NeedsAttention("balances, funds and credits do not agree: stop the server; the database was written by hand")
 				}
 				return err
 			})

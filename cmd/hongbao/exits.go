@@ -73,7 +73,7 @@ func exitCode(ctx context.Context, err error) int {
 		refused   app.UsageError
 		config    *configs.Error
 		spec      *campaign.SpecError
-		differs   app.FoundError
+		differs   app.AttentionError
 		undecided undecidedError
 	)
 	switch {

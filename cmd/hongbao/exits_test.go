@@ -40,7 +40,7 @@ func TestExitCodeOfAnError(t *testing.T) {
 		{"no class", t.Context(), io.ErrUnexpectedEOF, 1},
 		{"conflict", t.Context(), hongbao.Errorf(hongbao.ClassConflict, "another specification"), 1},
 		{"usage", t.Context(), fmt.Errorf("grab: %w", app.Usage("no user")), 2},
-		{"found", t.Context(), errors.Join(nil, app.Found("differences")), 3},
+		{"found", t.Context(), errors.Join(nil, app.NeedsAttention("differences")), 3},
 		{"settling", t.Context(), fmt.Errorf("refund: %w",
 			hongbao.Errorf(hongbao.ClassTransient, "%w: 1 of 2", payment.ErrSettling)), 4},
 		{"undecided", t.Context(), undecidedError{errors.New("busy")}, 4},

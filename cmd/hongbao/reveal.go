@@ -59,7 +59,7 @@ func verifyCmd() *cobra.Command {
 			}
 			c, plan, err := d.Verify(published...)
 			if err != nil {
-				return app.Found("campaign %.80q does not verify: %w", d.Campaign, err)
+				return app.NeedsAttention("campaign %.80q does not verify: %w", d.Campaign, err)
 			}
 			out := verified{Campaign: c.ID, Currency: c.Currency, Hash: d.Hash, Hashes: d.Hashes(),
 				Amounts: money.Histogram(plan.Amounts)}
@@ -72,7 +72,7 @@ func verifyCmd() *cobra.Command {
 					return app.Usage("%w", err)
 				}
 				if err != nil {
-					return app.Found("%s: %w", grants, err)
+					return app.NeedsAttention("%s: %w", grants, err)
 				}
 				out.Grants = &checkedGrants{seen.Grants, seen.Amount, seen.Repeated, seen.Others}
 			}

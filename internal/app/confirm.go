@@ -103,7 +103,7 @@ func (a *App) confirm(ctx context.Context, letters *deadletter.Letters, pick dea
 	to.Handler = handler
 	report.Report, err = letters.Requeue(ctx, to, pick, o.Decision, o.DryRun)
 	if err == nil && report.Failed+report.Unreadable > 0 {
-		err = Found("some dead letters remain: the ledger or the remote contradicts them, or they can't be read; the report " +
+		err = NeedsAttention("some dead letters remain: the ledger or the remote contradicts them, or they can't be read; the report " +
 			"says why")
 	}
 	return report, err

@@ -43,7 +43,7 @@ func (e *Examination) Err() error {
 	if e.Problems == 0 {
 		return nil
 	}
-	return Found("found %s and %s; the report says what to do about each", plural.Of(e.Problems, "problem"),
+	return NeedsAttention("found %s and %s; the report says what to do about each", plural.Of(e.Problems, "problem"),
 		plural.Of(e.Warnings, "warning"))
 }
 

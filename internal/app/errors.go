@@ -11,11 +11,11 @@ func (e UsageError) Unwrap() error { return e.error }
 // Usage returns a UsageError.
 func Usage(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// FoundError means that the work is complete, but a person must look at a problem in the result.
-type FoundError struct{ error }
+// AttentionError means that the work is complete, but a person must look at a problem in the result.
+type AttentionError struct{ error }
 
 // Unwrap returns the cause.
-func (e FoundError) Unwrap() error { return e.error }
+func (e AttentionError) Unwrap() error { return e.error }
 
-// Found returns a FoundError.
-func Found(format string, args ...any) error { return FoundError{fmt.Errorf(format, args...)} }
+// NeedsAttention returns a AttentionError.
+func NeedsAttention(format string, args ...any) error { return AttentionError{fmt.Errorf(format, args...)} }

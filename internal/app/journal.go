@@ -55,7 +55,7 @@ const journalTime, ledgerTime = 3 * time.Second, time.Second
 // write writes the result of an action into the journal, unless the request was invalid.
 func (a *App) write(ctx context.Context, e *access.Entry, err error) {
 	var usage UsageError
-	var found FoundError
+	var found AttentionError
 	if errors.As(err, &usage) || ledger.Repeats(ctx, err) {
 		return
 	}

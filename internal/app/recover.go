@@ -232,16 +232,16 @@ func (a *App) recover(ctx context.Context, opts RecoverOptions) (*Recovery, erro
 func (r *Recovery) remainsFrozen(lost int, opts *RecoverOptions) error {
 	switch refused := slices.IndexFunc(r.Shards, func(s *ShardLoss) bool { return s.Refused != "" }); {
 	case lost > 0 && opts.Accept == nil && opts.WithoutLedger:
-		return Found("%s %s frozen while the ledger is down. To open a shard that has lost nothing, run "+
+		return NeedsAttention("%s %s frozen while the ledger is down. To open a shard that has lost nothing, run "+
 			"`hongbao recover --without ledger --accept-loss --shard N --expect DIGEST --by NAME --why TEXT`",
 			plural.Of(lost, "shard"), plural.Verb(lost, "stays", "stay"))
 	case lost > 0 && opts.Accept == nil:
-		return Found("%s %s. Stop all writes to this Redis and keep its files. If "+
+		return NeedsAttention("%s %s. Stop all writes to this Redis and keep its files. If "+
 			"there is a newer append-only file, or a replica that has more, start Redis from that; otherwise `hongbao recover "+
 			"--accept-loss --shard N --expect DIGEST --by NAME --why TEXT` opens a shard without the lost data",
 			plural.Of(lost, "shard"), plural.Verb(lost, "has lost data and stays frozen", "have lost data and stay frozen"))
 	case refused >= 0:
-		return Found("shard %d stays frozen until the settings of its Redis are correct", refused)
+		return NeedsAttention("shard %d stays frozen until the settings of its Redis are correct", refused)
 	}
 	return nil
 }

@@ -104,7 +104,7 @@ func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 // CheckReplayed returns an error if some deliveries of a replay have failed.
 func CheckReplayed(r *replay.Report) error {
 	if r.Failed > 0 {
-		return Found("the replay is not finished: fix the causes that the report names, then run it again")
+		return NeedsAttention("the replay is not finished: fix the causes that the report names, then run it again")
 	}
 	return nil
 }

@@ -228,5 +228,5 @@ func (s *Status) Deserted() error {
 	if len(sinks) == 0 {
 		return nil
 	}
-	return Found("grants wait, %s, and no worker is alive: start `hongbao work`", strings.Join(sinks, ", "))
+	return NeedsAttention("grants wait, %s, and no worker is alive: start `hongbao work`", strings.Join(sinks, ", "))
 }

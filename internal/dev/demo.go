@@ -75,7 +75,7 @@ func (d *Demo) run(ctx context.Context, server *Dev, on *serving) error {
 		return err
 	}
 	if report.Verdict != audit.Agrees {
-		err = app.Found("the audit found differences")
+		err = app.NeedsAttention("the audit found differences")
 	}
 	r := &d.result
 	r.Users, r.LostReplies, r.Seconds, r.Audit = d.Users, on.faults.Lost(), time.Since(d.started).Seconds(), report

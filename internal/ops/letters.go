@@ -154,13 +154,13 @@ func (in *Letters) Refused(r *deadletter.Report) error {
 	case r == nil:
 		return nil
 	case r.Failed > 0 && r.Decision == "dropped":
-		return app.Found("%s %s: the report has the reasons", plural.Of(r.Failed, "letter"),
+		return app.NeedsAttention("%s %s: the report has the reasons", plural.Of(r.Failed, "letter"),
 			plural.Verb(r.Failed, "stays", "stay"))
 	case r.Failed > 0:
-		return app.Found("the sink refused %s again: fix the errors in the report, then requeue or drop "+
+		return app.NeedsAttention("the sink refused %s again: fix the errors in the report, then requeue or drop "+
 			"what is left", plural.Of(r.Failed, "letter"))
 	case r.Unreadable > 0 && in.Letter != "" && r.Decision != "dropped":
-		return app.Found("%s can't be delivered: drop %s", plural.Of(r.Unreadable, "named letter"),
+		return app.NeedsAttention("%s can't be delivered: drop %s", plural.Of(r.Unreadable, "named letter"),
 			plural.Verb(r.Unreadable, "it", "them"))
 	}
 	return nil

@@ -207,6 +207,6 @@ func TestRefusedLettersAreFound(t *testing.T) {
 	in := Requeue{Letters: Letters{Letter: "kafka/0/1-0,kafka/0/2-0", Why: "again"}}
 	report, err := r.RequeueLetters(t.Context(), in)
 	require.NoError(t, err)
-	var found app.FoundError
+	var found app.AttentionError
 	require.ErrorAs(t, in.Refused(report), &found)
 }

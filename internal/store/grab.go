@@ -57,7 +57,7 @@ func (e *FactsError) Error() string {
 // For a campaign with several places or generations, OutcomeSoldOut means only that this place has no packets left of
 // call.Generation. The answer then has the user's receipts on this place, if any. An answer with
 // OutcomeAlreadyGranted also has the receipts on this place. It has none if the user's only receipt is on a different
-// place; see GrabCall.Held.
+// place; see GrabCall.TimesElsewhere.
 //
 // The caller may repeat the call after an error: a grab with a request id gets its receipt again. After *FactsError
 // the caller repeats the call with the right facts. If a day or an hour of the limits has ended since the last call,
@@ -222,13 +222,13 @@ func (l *factLimit) values(grabs []*hongbao.Grab, head []byte, args []any) ([]by
 	head = append(head, 0)
 	for _, g := range grabs {
 		v := g.Facts[l.name]
-		place, ok := seen[v]
+		index, ok := seen[v]
 		if !ok {
-			place = byte(len(seen) + 1)
-			seen[v] = place
+			index = byte(len(seen) + 1)
+			seen[v] = index
 			args = append(args, l.field+v)
 		}
-		head = append(head, place)
+		head = append(head, index)
 	}
 	head[size] = byte(len(seen))
 	clear(seen)

@@ -122,8 +122,8 @@ func (t *LimitPeriods) add(by, per, most, resets string) error {
 }
 
 // hit returns the limit with the index in grab.lua's answer, which counts from 1.
-func (t *LimitPeriods) hit(place string) (*hongbao.LimitHit, error) {
-	at, err := strconv.Atoi(place)
+func (t *LimitPeriods) hit(index string) (*hongbao.LimitHit, error) {
+	at, err := strconv.Atoi(index)
 	if err != nil || t == nil || at < 1 || at > len(t.limits) {
 		return nil, errors.New("the campaign has no such limit")
 	}

@@ -179,19 +179,19 @@ func alive(pid int) bool {
 	return !strings.HasPrefix(state, "Z")
 }
 
-// program returns the path of a program in PATH, or else in one of the places, which are patterns of
+// program returns the path of a program in PATH, or else in one of the folders, which are patterns of
 // filepath.Glob. The last match of a pattern is used.
-func program(name string, places ...string) (string, error) {
+func program(name string, folders ...string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
 	}
-	for _, place := range places {
-		found, err := filepath.Glob(filepath.Join(place, name))
+	for _, folder := range folders {
+		found, err := filepath.Glob(filepath.Join(folder, name))
 		if err == nil && len(found) > 0 {
 			return found[len(found)-1], nil
 		}
 	}
-	return "", fmt.Errorf("no %s in PATH%s: %w", name, strings.Join(append([]string{""}, places...), " or "), errNoProgram)
+	return "", fmt.Errorf("no %s in PATH%s: %w", name, strings.Join(append([]string{""}, folders...), " or "), errNoProgram)
 }
 
 // unprivileged returns a user for servers that refuse to run as root. It returns nil, which means the present user,

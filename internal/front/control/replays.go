@@ -157,7 +157,7 @@ func startReplay(ctx context.Context, c *call) (any, error) {
 	}
 	j.do = func(ctx context.Context) (any, error) {
 		report, err := c.app.Replay(ctx, o)
-		var found app.FoundError
+		var found app.AttentionError
 		if report != nil && errors.As(err, &found) { // the report contains this result
 			err = nil
 		}

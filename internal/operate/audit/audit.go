@@ -328,12 +328,12 @@ func (r *run) noteSeq(c *campaign, from source, g *hongbao.Grant) {
 var duplicateKind = map[source]Kind{inStream: StreamGap, inLedger: DoubleCredit, inTopic: DuplicateInTopic}
 
 func (r *run) again(c *campaign, f *fact, from source, g *hongbao.Grant, at *record) {
-	place := "" // distinguishes several copies
+	where := "" // distinguishes several copies
 	if at != nil {
-		place = fmt.Sprintf(" at partition %d, offset %d", at.partition, at.offset)
+		where = fmt.Sprintf(" at partition %d, offset %d", at.partition, at.offset)
 	}
 	r.foundPacket(c, g.Packet, f, Difference{Kind: duplicateKind[from], Where: sourceNames[from], Event: g.EventID(),
-		Detail: "the " + sourceNames[from] + " has the packet once more" + place + ": " + describeGrant(g)})
+		Detail: "the " + sourceNames[from] + " has the packet once more" + where + ": " + describeGrant(g)})
 }
 
 func describeGrant(g *hongbao.Grant) string {
