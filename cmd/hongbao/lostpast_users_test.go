@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -126,6 +127,8 @@ func (c *audience) judge(v visit, a *hongbao.Answer, err error) {
 	}
 	was, known := c.receipts[v]
 	switch {
+	case errors.Is(err, store.ErrNotInitialized): // a new process can't tell a lost deployment from a wrong prefix
+		c.frozen++
 	case err != nil:
 		if class := hongbao.ClassOf(err); class != hongbao.ClassTransient && class != hongbao.ClassUnknown {
 			bad("%s error: %v", class, err)

@@ -30,7 +30,7 @@ func (w *world) opensBlind(t *testing.T, shard int, why string) {
 func (w *world) newProcess(t *testing.T) {
 	t.Helper()
 	w.rdb = w.server.Client(t)
-	w.store = w.store.Over(w.rdb)
+	w.store = w.over(w.rdb)
 	w.rec = w.recoverer(func(*recovery.Config) {})
 }
 

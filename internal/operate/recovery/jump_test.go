@@ -67,7 +67,7 @@ func TestSightAboveTheJump(t *testing.T) {
 	late := w.process(t)
 	meta := w.shard().Keys.Meta()
 	require.NoError(t, w.rdb.HSet(t.Context(), meta, "seq", 10*store.ChunkEvents).Err()) // as if it had granted them
-	_, err := w.store.Over(late.rdb).Shard(0).Head(t.Context())
+	_, err := w.over(late.rdb).Shard(0).Head(t.Context())
 	require.NoError(t, err)
 	w.restart(t, old)
 	w.opens(t)

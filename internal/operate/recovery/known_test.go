@@ -290,7 +290,7 @@ func TestLossAfterGrantsWerePutBack(t *testing.T) {
 	client := w.server.Client(t)
 	hook := &onCall{when: func() bool { return w.seq(t) == 15 }, do: func() { w.restart(t, old) }}
 	client.AddHook(hook)
-	_ = w.patient(func(c *recovery.Config) { c.Store = w.store.Over(client) }).OpenFrozen(t.Context(), 0)
+	_ = w.patient(func(c *recovery.Config) { c.Store = w.over(client) }).OpenFrozen(t.Context(), 0)
 	require.True(t, hook.done, "the grants were put back")
 	require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // as if the lease had expired
 	w.restores(t, w.patient(), won)
@@ -312,7 +312,7 @@ func TestRestoredSeqIsLost(t *testing.T) {
 	hook := &onCall{when: func() bool { return w.seq(t) == 15 },
 		do: func() { require.NoError(t, w.rdb.HSet(t.Context(), w.shard().Keys.Meta(), "seq", 10).Err()) }}
 	client.AddHook(hook)
-	err := w.patient(func(c *recovery.Config) { c.Store = w.store.Over(client) }).OpenFrozen(t.Context(), 0)
+	err := w.patient(func(c *recovery.Config) { c.Store = w.over(client) }).OpenFrozen(t.Context(), 0)
 	require.True(t, hook.done, "the grants were put back")
 	require.ErrorIs(t, err, store.ErrAttemptOver)
 	z, err := w.shard().Freeze(t.Context())

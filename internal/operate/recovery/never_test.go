@@ -68,7 +68,7 @@ func TestSightBeforeAFileOfBeforeTheFirstEvent(t *testing.T) {
 			unreported := teller.wins(t, 5)
 			w.restart(t, old)
 			testkit.EventuallyOK(t, 20*time.Second, func() error {
-				_, err := w.store.Over(teller.rdb).Shard(0).Freeze(t.Context())
+				_, err := w.over(teller.rdb).Shard(0).Freeze(t.Context())
 				return err
 			}, "the process says what it has seen")
 			dies(t, w)

@@ -43,7 +43,7 @@ func TestLostPlace(t *testing.T) {
 	half := w.ender()
 	client := w.server.Client(t)
 	client.AddHook(down(places[0].Keys.Refunded()))
-	half.Store = w.store.Over(client)
+	half.Store = w.over(client)
 	_, err = half.Refund(t.Context(), word)
 	require.ErrorContains(t, err, "run it again")
 	require.Equal(t, []string{"closed", "refunded"}, states(), "the fault fired")

@@ -16,7 +16,7 @@ import (
 // watch watches the servers from a new process, which has seen no event.
 func (w *world) watch(t *testing.T) {
 	t.Helper()
-	watch := &store.Watch{Store: w.store.Over(w.server.Client(t)), Every: 10 * time.Millisecond}
+	watch := &store.Watch{Store: w.over(w.server.Client(t)), Every: 10 * time.Millisecond}
 	testkit.Go(t, watch.Run)
 }
 

@@ -46,7 +46,7 @@ func (p *process) ask(t *testing.T, users ...string) (answers []hongbao.Answer) 
 	t.Helper()
 	testkit.Eventually(t, 10*time.Second, func() (open bool) {
 		var err error
-		answers, err = p.w.store.Over(p.rdb).Shard(0).Grab(t.Context(), storetest.Call(id, users...), nil)
+		answers, err = p.w.over(p.rdb).Shard(0).Grab(t.Context(), storetest.Call(id, users...), nil)
 		if hongbao.IsOutage(err) { // the client has not yet noticed that the server is up again
 			return false
 		}
@@ -433,7 +433,7 @@ func TestRecovererDiesAtEachStep(t *testing.T) {
 		client := w.server.Client(t)
 		hook := &breaks{at: at}
 		client.AddHook(hook)
-		dying := w.patient(func(c *recovery.Config) { c.Store = w.store.Over(client); c.Settle = 30 * time.Millisecond })
+		dying := w.patient(func(c *recovery.Config) { c.Store = w.over(client); c.Settle = 30 * time.Millisecond })
 		err := dying.OpenFrozen(t.Context(), 0)
 		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // as if the lease had expired
 		w.restores(t, w.patient(func(c *recovery.Config) { c.Settle = 30 * time.Millisecond }), won...)
@@ -453,7 +453,7 @@ func (w *world) diesAfter(t *testing.T, wanted func() bool) {
 		require.Less(t, at, int64(100))
 		client := w.server.Client(t)
 		client.AddHook(&breaks{at: at})
-		r := w.patient(func(c *recovery.Config) { c.Store, c.Settle = w.store.Over(client), 30*time.Millisecond })
+		r := w.patient(func(c *recovery.Config) { c.Store, c.Settle = w.over(client), 30*time.Millisecond })
 		_ = r.OpenFrozen(t.Context(), 0)
 		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // as if the lease had expired
 	}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,6 +51,26 @@ type world struct {
 	owed   []stream.Owed // what sink balance owes, by shard
 	// watching has the processes that watch the shard.
 	watching []*process
+
+	mu     sync.Mutex
+	stores map[redis.UniversalClient]*store.Store // see over
+}
+
+// over returns the store of the process that has this client. A process keeps what it has seen.
+func (w *world) over(rdb redis.UniversalClient) *store.Store {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch has := w.stores[rdb]; {
+	case has != nil:
+		return has
+	case w.store.Redis() == rdb:
+		return w.store
+	}
+	if w.stores == nil {
+		w.stores = map[redis.UniversalClient]*store.Store{}
+	}
+	w.stores[rdb] = w.store.Over(rdb)
+	return w.stores[rdb]
 }
 
 // topic is a topic with the given grants. If highest is set, it only has an event with that seq.
@@ -196,7 +217,7 @@ func (w *world) grabIn(t *testing.T, rdb redis.UniversalClient, id string, n int
 		w.user++
 		users[i] = fmt.Sprintf("u%d/r", w.user)
 	}
-	answers, err := w.store.Over(rdb).Shard(0).Grab(t.Context(), storetest.Call(id, users...), nil)
+	answers, err := w.over(rdb).Shard(0).Grab(t.Context(), storetest.Call(id, users...), nil)
 	require.NoError(t, err)
 	return answers
 }

@@ -80,7 +80,7 @@ func TestMarginOfACampaignWithoutAKnownGrant(t *testing.T) {
 	w.fund(t, "next", 0)
 	old := w.older(t)
 	for i := range 4 {
-		storetest.Grab(t, w.store.Over(silent.rdb).Shard(0), "next", fmt.Sprintf("u%d/r", i))
+		storetest.Grab(t, w.over(silent.rdb).Shard(0), "next", fmt.Sprintf("u%d/r", i))
 	}
 	w.restart(t, old)
 	w.restores(t, w.guarded(func(c *recovery.Config) { c.Ledger, c.Margin = w.ledger, 500*time.Millisecond }))
@@ -127,7 +127,7 @@ func TestQuietRestartAtNight(t *testing.T) {
 	places := w.store.Places(wide, 2)
 	w.grantOn(t, wide, places)
 	for _, k := range places {
-		storetest.Grab(t, w.store.Over(silent.rdb).Shard(k.Index()), wide, fmt.Sprintf("silent%d/r", k.Index()))
+		storetest.Grab(t, w.over(silent.rdb).Shard(k.Index()), wide, fmt.Sprintf("silent%d/r", k.Index()))
 	}
 	last := w.rdb.Time(t.Context()).Val()
 	night := func(c *recovery.Config) { c.Margin = 100 * time.Millisecond }

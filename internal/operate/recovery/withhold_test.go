@@ -170,7 +170,7 @@ func TestSilentProcessSpeaksDuringTheRestore(t *testing.T) {
 		require.Less(t, at, int64(100))
 		client := w.server.Client(t)
 		client.AddHook(&breaks{at: at})
-		_ = w.guarded(func(c *recovery.Config) { c.Store = w.store.Over(client) }).OpenFrozen(t.Context(), 0)
+		_ = w.guarded(func(c *recovery.Config) { c.Store = w.over(client) }).OpenFrozen(t.Context(), 0)
 		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // as if the lease had expired
 	}
 	z, err := w.shard().Freeze(t.Context())
@@ -252,7 +252,7 @@ func TestGuardedRecovererDiesAtEachStep(t *testing.T) {
 		hook := &breaks{at: at}
 		client.AddHook(hook)
 		few := func(c *recovery.Config) { c.Margin, c.Gather = time.Millisecond, 1200*time.Millisecond }
-		err := w.guarded(few, func(c *recovery.Config) { c.Store = w.store.Over(client) }).OpenFrozen(t.Context(), 0)
+		err := w.guarded(few, func(c *recovery.Config) { c.Store = w.over(client) }).OpenFrozen(t.Context(), 0)
 		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // as if the lease had expired
 		w.restores(t, w.guarded(few), won, more)
 		require.Subset(t, w.withheld(t), packetsOf(unreported))
@@ -280,18 +280,18 @@ func TestRestOfAPlaceIsWithheld(t *testing.T) {
 	known, silent := w.process(t), w.process(t)
 	known.watch(t)
 	for _, k := range places {
-		storetest.Grab(t, w.store.Over(known.rdb).Shard(k.Index()), wide, fmt.Sprintf("known%d/r", k.Index()))
+		storetest.Grab(t, w.over(known.rdb).Shard(k.Index()), wide, fmt.Sprintf("known%d/r", k.Index()))
 	}
 	w.looks(t, known) // the last write is later than the grants by more than the margin
 	old := w.older(t)
 	unreported := map[string]hongbao.Receipt{}
-	answers, err := w.store.Over(silent.rdb).Shard(0).Grab(t.Context(), storetest.Call(wide, "s1/r", "s2/r", "s3/r"), nil)
+	answers, err := w.over(silent.rdb).Shard(0).Grab(t.Context(), storetest.Call(wide, "s1/r", "s2/r", "s3/r"), nil)
 	require.NoError(t, err)
 	for i, a := range answers {
 		require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 		unreported[fmt.Sprint(i)] = a.Receipts[0]
 	}
-	_, err = w.store.Over(known.rdb).Shard(0).Grab(t.Context(), storetest.Call(wide, "s4/r"), nil)
+	_, err = w.over(known.rdb).Shard(0).Grab(t.Context(), storetest.Call(wide, "s4/r"), nil)
 	require.NoError(t, err)
 	w.restart(t, old)
 	r := w.guarded(small)

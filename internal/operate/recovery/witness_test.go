@@ -34,7 +34,7 @@ func (w *world) process(t *testing.T) *process {
 // watch lets the process watch the servers until the returned function is called or the test ends.
 func (p *process) watch(t *testing.T) func() {
 	t.Helper()
-	watch := &store.Watch{Store: p.w.store.Over(p.rdb), Every: 10 * time.Millisecond,
+	watch := &store.Watch{Store: p.w.over(p.rdb), Every: 10 * time.Millisecond,
 		Alarm: func(code string, err error) { p.alarms <- code + ": " + err.Error() }}
 	stop := testkit.Go(t, watch.Run)
 	p.w.watching = append(p.w.watching, p)
@@ -69,7 +69,7 @@ func TestIdleProcessReportsWhatItHasSeen(t *testing.T) {
 		},
 		"it read the head": func(t *testing.T, p *process) {
 			p.w.grab(t, p.w.server.Client(t), 50)
-			_, err := p.w.store.Over(p.rdb).Shard(0).Head(t.Context())
+			_, err := p.w.over(p.rdb).Shard(0).Head(t.Context())
 			require.NoError(t, err)
 		},
 	} {
@@ -166,7 +166,7 @@ func TestNoLateWitness(t *testing.T) {
 	p := w.process(t)
 	w.grab(t, p.rdb, 50)
 	w.restart(t, old)
-	_, err := w.store.Over(p.rdb).Shard(0).Freeze(t.Context())
+	_, err := w.over(p.rdb).Shard(0).Freeze(t.Context())
 	require.NoError(t, err)
 	w.staysFrozen(t)
 	reports, err := w.rec.Reports(t.Context())
