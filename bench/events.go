@@ -69,7 +69,7 @@ func (r *fixture) events(ctx context.Context, n int) (*store.Store, []ledger.Cam
 func (r *fixture) bareLoop(ctx context.Context, st *store.Store, group string, n int,
 	handle func(ctx context.Context, shard int, g []hongbao.Grant) error) (float64, error) {
 	for shard := range st.Len() {
-		if _, err := st.Shard(shard).CreateGroup(ctx, group); err != nil {
+		if _, err := st.Shard(shard).Group(group).Create(ctx); err != nil {
 			return 0, err
 		}
 	}
@@ -77,7 +77,7 @@ func (r *fixture) bareLoop(ctx context.Context, st *store.Store, group string, n
 	_, err := crowd.Load{Callers: st.Len(), Calls: st.Len()}.Run(ctx, func(ctx context.Context, _, shard int) error {
 		k := st.Shard(shard)
 		for done := 0; done < n/st.Len(); {
-			raw, err := k.ReadNew(ctx, group, "bare", batch/50, time.Second)
+			raw, err := k.Group(group).ReadNew(ctx, "bare", batch/50, time.Second)
 			if err != nil {
 				return err
 			}

@@ -42,7 +42,7 @@ func (s *shard) skipDone(ctx context.Context, items []item) (live []item, forged
 	if p == nil {
 		var ranges []stream.SeqRange
 		ranges, of = neighbours(items)
-		asked, err := s.at.Progress(context.WithoutCancel(ctx), s.cfg.Group, ranges...)
+		asked, err := s.group().Progress(context.WithoutCancel(ctx), ranges...)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -88,7 +88,7 @@ func (s *shard) ackPatiently(l *lease, runs []stream.SeqRange, ids []string) err
 		if last != nil {
 			s.log.Warn("ack failed; trying again", zap.Error(last))
 		}
-		_, last = s.at.Ack(context.WithoutCancel(l.ctx), s.cfg.Group, runs, ids)
+		_, last = s.group().Ack(context.WithoutCancel(l.ctx), runs, ids)
 		return hongbao.ClassOf(last) != hongbao.ClassBroken && !errors.Is(last, store.ErrStale), last
 	})
 }
@@ -139,7 +139,7 @@ func (s *shard) parkOrDeadLetter(ctx context.Context, it *item, results []error,
 	if unanswered > 0 && !(waits && failed) || len(again) == 0 {
 		return unanswered == 0, nil
 	}
-	n, err := s.at.Park(context.WithoutCancel(ctx), s.cfg.Group, s.cfg.Consumer,
+	n, err := s.group().Park(context.WithoutCancel(ctx), s.cfg.Consumer,
 		[]store.Parking{s.parkingOf(it, again[0], attempts)})
 	if err != nil || n == 0 {
 		// The entry has another owner or was deleted from the stream; the next worker that takes it finds that out.
@@ -180,7 +180,7 @@ func (s *shard) handBack(ctx context.Context, items []item) error {
 	for i := range items {
 		list[i] = store.Parking{ID: items[i].ID, Level: 0, Attempts: items[i].Attempt - 1}
 	}
-	n, err := s.redis.Park(context.WithoutCancel(ctx), s.cfg.Group, s.cfg.Consumer, list)
+	n, err := s.redis.Group(s.cfg.Group).Park(context.WithoutCancel(ctx), s.cfg.Consumer, list)
 	s.c.count.handedBack.Add(int64(n))
 	if err != nil {
 		return err // other workers reclaim the entries when the lease expires

@@ -44,7 +44,7 @@ func TestTwentyWorkersPollAsOne(t *testing.T) {
 	}
 	k := b.keys()
 	testkit.Eventually(t, soon, func() bool {
-		st, err := k.Status(t.Context(), group)
+		st, err := k.Group(group).Status(t.Context())
 		return err == nil && len(st.Workers) == 20
 	}, "all work")
 	begin, before := time.Now(), b.scriptCalls(t)

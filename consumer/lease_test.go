@@ -25,9 +25,9 @@ const keptLease = 5 * time.Second
 // vanish reads entries as a worker that then does nothing more, as if it had died.
 func (b *bundle) vanish(t *testing.T, name string, count int) {
 	t.Helper()
-	_, err := b.keys().CreateGroup(t.Context(), group)
+	_, err := b.keys().Group(group).Create(t.Context())
 	require.NoError(t, err)
-	raw, err := b.keys().ReadNew(t.Context(), group, name, count, 0)
+	raw, err := b.keys().Group(group).ReadNew(t.Context(), name, count, 0)
 	require.NoError(t, err)
 	require.Len(t, raw, count)
 }

@@ -37,7 +37,7 @@ func (s *shard) readCampaigns(ctx context.Context) {
 	if version == s.campaigns.version {
 		return
 	}
-	list, err := s.at.SinkCampaigns(ctx, s.cfg.Group)
+	list, err := s.group().PausedCampaigns(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
 			s.log.Warn("could not read which campaigns are paused for the sink", zap.Error(err))
@@ -160,7 +160,7 @@ func (s *shard) countLetter(ctx context.Context, g *hongbao.Grant, why error) {
 	if err == nil {
 		s.c.letters.forget(g.Campaign)
 	}
-	if c, err := s.at.SinkControl(ctx, s.cfg.Group); err == nil {
+	if c, err := s.group().Control(ctx); err == nil {
 		s.control.Campaigns = c.Campaigns
 		s.readCampaigns(ctx)
 	}
@@ -174,7 +174,7 @@ func (c *Consumer) pauseCampaign(ctx context.Context, campaign, why string) (fir
 	home := c.store.Home(campaign).Index()
 	err = errors.Join(store.Each(c.store.Len(), store.AllAtOnce, func(i int) error {
 		k := c.store.Shard(i)
-		changed, _, err := k.PauseSinkCampaign(ctx, c.cfg.Group, campaign, stream.Decision{By: stream.ByWorker, Why: why})
+		changed, _, err := k.Group(c.cfg.Group).PauseCampaign(ctx, campaign, stream.Decision{By: stream.ByWorker, Why: why})
 		if i == home {
 			first = changed
 		}

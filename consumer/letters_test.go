@@ -61,7 +61,7 @@ func closedAccount(g *hongbao.Grant) string {
 func (b *bundle) holds(t *testing.T, sink string, n int64) {
 	t.Helper()
 	testkit.EventuallyOK(t, soon, func() error {
-		st, err := b.keys().Status(t.Context(), sink)
+		st, err := b.keys().Group(sink).Status(t.Context())
 		if err == nil && (st.Waiting != n || st.Parked != n) {
 			err = fmt.Errorf("%d wait, %d are parked, want %d", st.Waiting, st.Parked, n)
 		}
@@ -71,7 +71,7 @@ func (b *bundle) holds(t *testing.T, sink string, n int64) {
 
 func (b *bundle) pausedCampaigns(t *testing.T, shard int, sink string) (all []store.CampaignPause) {
 	t.Helper()
-	list, err := b.store.Shard(shard).SinkCampaigns(t.Context(), sink)
+	list, err := b.store.Shard(shard).Group(sink).PausedCampaigns(t.Context())
 	require.NoError(t, err)
 	for i := range list {
 		if list[i].Paused {
@@ -84,7 +84,7 @@ func (b *bundle) pausedCampaigns(t *testing.T, shard int, sink string) (all []st
 func (b *bundle) resumeCampaign(t *testing.T, campaign string) {
 	t.Helper()
 	for shard := range b.store.Len() {
-		_, _, err := b.store.Shard(shard).ResumeSinkCampaign(t.Context(), group, campaign, annSays("fixed"))
+		_, _, err := b.store.Shard(shard).Group(group).ResumeCampaign(t.Context(), campaign, annSays("fixed"))
 		require.NoError(t, err)
 	}
 }

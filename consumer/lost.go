@@ -90,7 +90,7 @@ func (t *Trimmer) findLost(ctx context.Context, k *store.Shard, at *trimming, ou
 func (t *Trimmer) leaveOut(ctx context.Context, k *store.Shard, group string, w *watched) error {
 	all := w.lost
 	if w.lost = store.Without(all, w.unowed); len(w.lost) > 0 && t.cfg.Debts != nil {
-		begin, err := k.GroupBegin(ctx, group)
+		begin, err := k.Group(group).Begin(ctx)
 		if err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (w *watched) findLost(ctx context.Context, k *store.Shard, g *store.GroupLa
 		w.pending = nil
 		return err
 	}
-	held, beyond, err := k.PendingEvents(ctx, g.Name, mostPending, w.pending)
+	held, beyond, err := k.Group(g.Name).PendingEvents(ctx, mostPending, w.pending)
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func notDone(ctx context.Context, k *store.Shard, g *store.GroupLag, upto int64)
 		if n == eventsOf(chunk) || r.Last < r.First {
 			continue
 		}
-		done, err := k.Done(ctx, g.Name, r)
+		done, err := k.Group(g.Name).Done(ctx, r)
 		if err != nil {
 			return nil, err
 		}

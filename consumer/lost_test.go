@@ -53,7 +53,7 @@ func TestOneParkedGrantMakesNobodyWait(t *testing.T) {
 // only returns the events of the group's single pending entry.
 func (b *bundle) only(t *testing.T) stream.SeqRange {
 	t.Helper()
-	pending, _, err := b.keys().PendingEvents(t.Context(), group, 10, nil)
+	pending, _, err := b.keys().Group(group).PendingEvents(t.Context(), 10, nil)
 	require.NoError(t, err)
 	require.Len(t, pending, 1)
 	for _, r := range pending {
@@ -69,7 +69,7 @@ func TestEventsLostBeforeTheyWereRead(t *testing.T) {
 	b := setup(t, 1)
 	ids := b.add(t, 0, 2, 3, 1, 4, 5, 1)
 	require.NoError(t, b.rdb.XDel(t.Context(), b.keys().Keys.Events(), ids[1], ids[3], ids[5]).Err())
-	_, err := b.keys().CreateGroup(t.Context(), group)
+	_, err := b.keys().Group(group).Create(t.Context())
 	require.NoError(t, err)
 	w := start(t, b.config(t, "w", stubborn(6)))
 	tr, logs := b.trimmer(t, group)

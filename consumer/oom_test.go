@@ -22,7 +22,7 @@ func TestOutOfMemoryDrains(t *testing.T) {
 			t.Parallel()
 			b, _ := setupOwn(t, 1)
 			if !c.first {
-				_, err := b.keys().CreateGroup(t.Context(), group)
+				_, err := b.keys().Group(group).Create(t.Context())
 				require.NoError(t, err)
 			}
 			if c.poison {
@@ -30,7 +30,7 @@ func TestOutOfMemoryDrains(t *testing.T) {
 			}
 			b.add(t, 0, 1, 1, 1)
 			if !c.first {
-				_, err := b.keys().ReadNew(t.Context(), group, "victim", 10, 0) // a worker that was killed
+				_, err := b.keys().Group(group).ReadNew(t.Context(), "victim", 10, 0) // a worker that was killed
 				require.NoError(t, err)
 			}
 			cfg := b.config(t, "w", newSink(nil))

@@ -38,7 +38,7 @@ func (s *shard) owe(ctx context.Context) error {
 	if s.cfg.Debts == nil {
 		return nil
 	}
-	begin, err := s.redis.GroupBegin(ctx, s.cfg.Group)
+	begin, err := s.redis.Group(s.cfg.Group).Begin(ctx)
 	switch {
 	case err != nil:
 		return err
@@ -96,10 +96,10 @@ func (t *Trimmer) endRemoved(ctx context.Context, k *store.Shard, at *trimming, 
 			return nil, err
 		}
 		if o := owed[name]; o != nil && o.Now() { // not the group of another program
-			last, err := k.DoneUpTo(ctx, name, o[len(o)-1].First)
+			last, err := k.Group(name).DoneUpTo(ctx, o[len(o)-1].First)
 			if err == nil {
 				err = t.cfg.Debts.EndOwing(ctx, name, k.Index(), last, func(ctx context.Context) (bool, error) {
-					begin, err := k.GroupBegin(ctx, name)
+					begin, err := k.Group(name).Begin(ctx)
 					return !begin.Exists, err
 				})
 			}

@@ -19,7 +19,7 @@ import (
 func (b *bundle) parks(t *testing.T, n int, as store.Parking) {
 	t.Helper()
 	for n > 0 {
-		raw, err := b.keys().ReadNew(t.Context(), group, "parks", min(n, 2_000), 0)
+		raw, err := b.keys().Group(group).ReadNew(t.Context(), "parks", min(n, 2_000), 0)
 		require.NoError(t, err)
 		require.NotEmpty(t, raw)
 		list := make([]store.Parking, len(raw))
@@ -27,7 +27,7 @@ func (b *bundle) parks(t *testing.T, n int, as store.Parking) {
 			list[i] = as
 			list[i].ID = raw[i].ID
 		}
-		moved, err := b.keys().Park(t.Context(), group, "parks", list)
+		moved, err := b.keys().Group(group).Park(t.Context(), "parks", list)
 		require.NoError(t, err)
 		require.Equal(t, len(list), moved)
 		n -= len(list)
@@ -42,13 +42,13 @@ func TestManyParkedEntriesDelayNoOthers(t *testing.T) {
 	const many, killed = 100_000, 50
 	b, _ := setupOwn(t, 1)
 	k := b.keys()
-	_, err := k.CreateGroup(t.Context(), group)
+	_, err := k.Group(group).Create(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, b.rdb.ConfigSet(t.Context(), "appendfsync", "everysec").Err())
 	for range 2 * many / 1_000 {
 		b.add(t, 0, repeat(1, 1_000)...)
 	}
-	_, _, err = k.PauseSinkCampaign(t.Context(), group, "rain", annSays("the budget is disputed"))
+	_, _, err = k.Group(group).PauseCampaign(t.Context(), "rain", annSays("the budget is disputed"))
 	require.NoError(t, err)
 	b.parks(t, many, store.Parking{Campaign: "rain"})
 	b.parks(t, many, store.Parking{Level: 3, Wait: time.Hour, Attempts: 3})

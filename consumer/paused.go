@@ -56,7 +56,7 @@ func (s *shard) freshControl(ctx context.Context) error {
 	if time.Since(s.controlAt) < controlAge {
 		return nil
 	}
-	c, err := s.at.SinkControl(ctx, s.cfg.Group)
+	c, err := s.group().Control(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
 			s.log.Warn("could not read whether the sink is paused", zap.Error(err))

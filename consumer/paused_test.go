@@ -17,13 +17,13 @@ func annSays(why string) stream.Decision { return stream.Decision{By: "ann", Why
 
 func (b *bundle) pause(t *testing.T) {
 	t.Helper()
-	_, _, err := b.keys().PauseSink(t.Context(), group, annSays("the bank is closed"))
+	_, _, err := b.keys().Group(group).Pause(t.Context(), annSays("the bank is closed"))
 	require.NoError(t, err)
 }
 
 func (b *bundle) resume(t *testing.T) {
 	t.Helper()
-	_, _, err := b.keys().ResumeSink(t.Context(), group, annSays("the bank is open"))
+	_, _, err := b.keys().Group(group).Resume(t.Context(), annSays("the bank is open"))
 	require.NoError(t, err)
 }
 
@@ -101,9 +101,9 @@ func TestPausedWorkerReclaimsNothing(t *testing.T) {
 	b := setup(t, 1)
 	b.add(t, 0, 3)
 	k := b.keys()
-	_, err := k.CreateGroup(t.Context(), group)
+	_, err := k.Group(group).Create(t.Context())
 	require.NoError(t, err)
-	_, err = k.ReadNew(t.Context(), group, "dead", 10, 0)
+	_, err = k.Group(group).ReadNew(t.Context(), "dead", 10, 0)
 	require.NoError(t, err)
 	b.pause(t)
 	s := newSink(nil)
@@ -112,7 +112,7 @@ func TestPausedWorkerReclaimsNothing(t *testing.T) {
 	w := start(t, cfg)
 	b.paused(t, w)
 	testkit.Eventually(t, soon, func() bool {
-		st, err := k.Status(t.Context(), group)
+		st, err := k.Group(group).Status(t.Context())
 		return err == nil && len(st.Workers) == 2 && st.Workers[0].Seen > 2*shortLease && st.Workers[0].Holds == 1
 	}, "the dead worker's lease is over, and its entry stays")
 	require.Zero(t, s.numberOfCalls())
@@ -148,7 +148,7 @@ func TestPauseBehindMaxCalls(t *testing.T) {
 		return s.numberOfCalls() == 1 && held == 2
 	}, "one call has begun, the other waits")
 	for shard := range 2 {
-		_, _, err := b.store.Shard(shard).PauseSink(t.Context(), group, annSays("the bank is closed"))
+		_, _, err := b.store.Shard(shard).Group(group).Pause(t.Context(), annSays("the bank is closed"))
 		require.NoError(t, err)
 	}
 	paused := time.Now()
@@ -169,11 +169,11 @@ func TestSpoiledPauseTakesNoAttempt(t *testing.T) {
 	b := setup(t, 1)
 	ids := b.add(t, 0, 3)
 	k := b.keys()
-	_, err := k.CreateGroup(t.Context(), group)
+	_, err := k.Group(group).Create(t.Context())
 	require.NoError(t, err)
-	_, err = k.ReadNew(t.Context(), group, "dead", 10, 0)
+	_, err = k.Group(group).ReadNew(t.Context(), "dead", 10, 0)
 	require.NoError(t, err)
-	_, err = k.Park(t.Context(), group, "dead", []store.Parking{{ID: ids[0]}})
+	_, err = k.Group(group).Park(t.Context(), "dead", []store.Parking{{ID: ids[0]}})
 	require.NoError(t, err)
 	require.NoError(t, b.rdb.HSet(t.Context(), b.keys().Keys.Sink(group), "at", "noon").Err())
 	s := newSink(nil)

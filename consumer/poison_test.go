@@ -169,7 +169,7 @@ func TestManyAbandonedEntriesAreTaken(t *testing.T) {
 	b := setup(t, 1)
 	b.add(t, 0, repeat(1, 9_000)...)
 	b.vanish(t, "gone", 9_000)
-	_, err := b.keys().CreateGroup(t.Context(), group)
+	_, err := b.keys().Group(group).Create(t.Context())
 	require.NoError(t, err)
 	s := newSink(nil)
 	cfg := b.config(t, "w", s)

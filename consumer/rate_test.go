@@ -72,7 +72,7 @@ func TestRateOverAllWorkers(t *testing.T) {
 	unbounded := 0
 	for shard := range 2 {
 		b.add(t, shard, repeat(50, 100)...)
-		_, now, err := b.store.Shard(shard).LimitSink(t.Context(), group, &unbounded, annSays("fixed"))
+		_, now, err := b.store.Shard(shard).Group(group).Limit(t.Context(), &unbounded, annSays("fixed"))
 		require.NoError(t, err)
 		require.Equal(t, 0, *now.Rate)
 	}
@@ -151,7 +151,7 @@ func TestRateSetByAPerson(t *testing.T) {
 	ids := b.add(t, 0, 1, 1, 1)
 	one := 1
 	k := b.keys()
-	_, _, err := k.LimitSink(t.Context(), group, &one, annSays("slowly"))
+	_, _, err := k.Group(group).Limit(t.Context(), &one, annSays("slowly"))
 	require.NoError(t, err)
 	b.useTurns(t, 60)
 	s := newSink(nil)
@@ -168,7 +168,7 @@ func TestRateSetByAPerson(t *testing.T) {
 	require.Equal(t, "_retry/0", holder)
 	require.Zero(t, count, "handing back takes no attempt")
 	unbounded := 0
-	_, _, err = k.LimitSink(t.Context(), group, &unbounded, annSays("fixed"))
+	_, _, err = k.Group(group).Limit(t.Context(), &unbounded, annSays("fixed"))
 	require.NoError(t, err)
 	b.idle(t, 0)
 	require.NoError(t, w.stop())
@@ -213,13 +213,13 @@ func TestRateSetWhileABatchIsInHand(t *testing.T) {
 	testkit.Eventually(t, soon, func() bool { return s.numberOfCalls() == 1 }, "the call has begun")
 	four, unbounded := 4, 0
 	k := b.keys()
-	_, _, err := k.LimitSink(t.Context(), group, &four, annSays("slowly"))
+	_, _, err := k.Group(group).Limit(t.Context(), &four, annSays("slowly"))
 	require.NoError(t, err)
 	limited := time.Now()
 	testkit.Eventually(t, soon, func() bool { return time.Since(limited) > controlAge }, "the worker's knowledge is old")
 	close(first)
 	testkit.Eventually(t, soon, func() bool { return s.size() >= 3 }, "the batch continues slowly")
-	_, _, err = k.LimitSink(t.Context(), group, &unbounded, annSays("fixed"))
+	_, _, err = k.Group(group).Limit(t.Context(), &unbounded, annSays("fixed"))
 	require.NoError(t, err)
 	b.idle(t, 0)
 	require.NoError(t, w.stop())

@@ -234,7 +234,7 @@ func (b *bundle) holder(t testing.TB, id string) (string, int64) {
 // doneBits returns the seqs from 1 to n of shard 0 whose done bits are set.
 func (b *bundle) doneBits(t testing.TB, n int64) []int64 {
 	t.Helper()
-	set, err := b.keys().Done(context.Background(), group, stream.SeqRange{First: 1, Last: n})
+	set, err := b.keys().Group(group).Done(context.Background(), stream.SeqRange{First: 1, Last: n})
 	require.NoError(t, err)
 	var out []int64
 	for seq := int64(1); seq <= n; seq++ {

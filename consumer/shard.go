@@ -50,6 +50,9 @@ func newShard(c *Consumer, i int) *shard {
 	}
 }
 
+// group returns the consumer group in the epoch of the last read.
+func (s *shard) group() store.Group { return s.at.Group(s.cfg.Group) }
+
 // run repeats step until ctx ends. left is the number of entries that the last step did not finish.
 func (s *shard) run(ctx context.Context) (left int) {
 	for ctx.Err() == nil {
@@ -142,7 +145,7 @@ func (s *shard) waits(err error) string {
 // recreateGroup creates a consumer group that has vanished. The new group starts at the first entry in the stream,
 // because sinks are idempotent.
 func (s *shard) recreateGroup(ctx context.Context) error {
-	made, err := s.redis.CreateGroup(ctx, s.cfg.Group)
+	made, err := s.redis.Group(s.cfg.Group).Create(ctx)
 	if s.hasGroup = false; made { // prepare records what it owes
 		s.c.count.groups.Add(1)
 		s.log.Error("the consumer group had vanished and was created again; it starts at the first entry in the stream",

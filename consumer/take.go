@@ -31,7 +31,7 @@ func (s *shard) prepare(ctx context.Context) error {
 	}
 	// Without free memory Redis creates no group. That must not stop the shard: memory is only freed when the entries
 	// of existing groups are finished. If this group does not exist, the next read returns ErrNoGroup.
-	if _, err := s.redis.CreateGroup(ctx, s.cfg.Group); err != nil && !store.IsOutOfMemory(err) {
+	if _, err := s.redis.Group(s.cfg.Group).Create(ctx); err != nil && !store.IsOutOfMemory(err) {
 		return err
 	}
 	if err := s.owe(ctx); err != nil {
@@ -73,7 +73,7 @@ func (s *shard) read(ctx context.Context, block time.Duration) (items []item, er
 	var entries []store.RawEntry
 	a := &s.ahead
 	a.events = s.likely()
-	entries, a.progress, err = s.at.ReadNewAhead(ctx, s.cfg.Group, s.cfg.Consumer, s.room(), block, a.events)
+	entries, a.progress, err = s.group().ReadNewAhead(ctx, s.cfg.Consumer, s.room(), block, a.events)
 	if len(entries) == 0 {
 		s.lastSeq = 0
 	}

@@ -306,7 +306,7 @@ func firstKept(out *store.Trimmed) int64 {
 
 func (t *Trimmer) removeIdle(ctx context.Context, k *store.Shard, out *store.Trimmed) error {
 	for _, g := range out.Groups {
-		names, err := k.RemoveIdleConsumers(ctx, g.Name, "", t.cfg.ForgetAfter)
+		names, err := k.Group(g.Name).RemoveIdleConsumers(ctx, "", t.cfg.ForgetAfter)
 		if err != nil {
 			return err
 		}

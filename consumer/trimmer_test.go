@@ -52,9 +52,9 @@ func (b *bundle) meta(t *testing.T, field string) string {
 // finish lets a consumer of the group read n entries and ack them.
 func (b *bundle) finish(t *testing.T, name string, n int) {
 	t.Helper()
-	_, err := b.keys().CreateGroup(t.Context(), name)
+	_, err := b.keys().Group(name).Create(t.Context())
 	require.NoError(t, err)
-	raw, err := b.keys().ReadNew(t.Context(), name, "c", n, 0)
+	raw, err := b.keys().Group(name).ReadNew(t.Context(), "c", n, 0)
 	require.NoError(t, err)
 	var ids []string
 	for i := range raw {
@@ -73,7 +73,7 @@ func (b *bundle) ack(t *testing.T, name string, ids ...string) {
 		require.Len(t, entries, 1)
 		done = append(done, stream.SeqRange{First: entries[0].Seq, Last: entries[0].Last()})
 	}
-	_, err := b.keys().Ack(t.Context(), name, done, ids)
+	_, err := b.keys().Group(name).Ack(t.Context(), done, ids)
 	require.NoError(t, err)
 }
 
@@ -285,7 +285,7 @@ func TestUnfinishedEntriesBehindForgedOnesCount(t *testing.T) {
 	b := setup(t, 1)
 	forgeMany(t, b)
 	b.add(t, 0, repeat(1, 10)...)
-	_, err := b.keys().CreateGroup(t.Context(), group)
+	_, err := b.keys().Group(group).Create(t.Context())
 	require.NoError(t, err)
 	tr, _ := b.trimmer(t, group)
 	require.NoError(t, tr.Trim(t.Context(), 0))
@@ -301,7 +301,8 @@ func TestDeadConsumersAreForgottenOnlyWithNothingPending(t *testing.T) {
 	require.NoError(t, b.rdb.XAck(t.Context(), b.keys().Keys.Events(), group, ids[0]).Err())
 	b.vanish(t, "holds", 1)
 	b.vanish(t, "parks", 1)
-	n, err := b.keys().Park(t.Context(), group, "parks", []store.Parking{{ID: ids[2], Campaign: "rain", Attempts: 1}})
+	n, err := b.keys().Group(group).Park(t.Context(), "parks", []store.Parking{{ID: ids[2], Campaign: "rain",
+		Attempts: 1}})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	tr, logs := b.trimmer(t, group)
@@ -350,7 +351,7 @@ func TestBusyBoundEndToEnd(t *testing.T) {
 	k := b.keys()
 	const packets = 40
 	grab := b.rain(t, packets, 10)
-	_, err := k.CreateGroup(t.Context(), group)
+	_, err := k.Group(group).Create(t.Context())
 	require.NoError(t, err)
 	tr, _ := b.trimmer(t, group)
 	stop := testkit.Go(t, tr.Run)

@@ -24,7 +24,7 @@ func TestReadsFromTheOldPrimary(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, st.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
 	old := &bundle{rdb: rdb, addr: rdb.Options().Addr, store: st, seqs: make([]int64, 1)}
-	_, err = st.Shard(0).CreateGroup(t.Context(), group)
+	_, err = st.Shard(0).Group(group).Create(t.Context())
 	require.NoError(t, err)
 	old.add(t, 0, 3, 2)
 	b.reached(t, 80, 2)

@@ -101,9 +101,9 @@ func oneCampaignAShard(t *testing.T, client *redis.ClusterClient, st *store.Stor
 func vanished(t *testing.T, b *bundle) (entries int) {
 	t.Helper()
 	for i := range b.store.Len() {
-		_, err := b.store.Shard(i).CreateGroup(t.Context(), "balance")
+		_, err := b.store.Shard(i).Group("balance").Create(t.Context())
 		require.NoError(t, err)
-		raw, err := b.store.Shard(i).ReadNew(t.Context(), "balance", "vanished", 2, 0)
+		raw, err := b.store.Shard(i).Group("balance").ReadNew(t.Context(), "vanished", 2, 0)
 		require.NoError(t, err)
 		entries += len(raw)
 	}

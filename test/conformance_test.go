@@ -239,11 +239,11 @@ func (l *life) deadLetterFirst() {
 	t, id := l.t, l.classes[hongbao.DurabilityFast]
 	k := l.store.Home(id)
 	for _, sink := range []string{configs.SinkBalance, configs.SinkKafka} {
-		_, err := k.CreateGroup(t.Context(), sink)
+		_, err := k.Group(sink).Create(t.Context())
 		require.NoError(t, err)
 		entries, err := k.Entries(t.Context(), "-", "+")
 		require.NoError(t, err)
-		_, err = k.ReadNew(t.Context(), sink, "digger", 1, 0)
+		_, err = k.Group(sink).ReadNew(t.Context(), "digger", 1, 0)
 		require.NoError(t, err)
 		written, err := k.DeadLetter(t.Context(), store.Letter{
 			Group: sink, Consumer: "digger", EntryID: entries[0].ID, Grant: &entries[0].Grants[0],

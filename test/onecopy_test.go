@@ -45,7 +45,7 @@ func newOneCopy(t *testing.T, broker *testkit.KafkaBroker, age time.Duration) *o
 	require.NoError(t, err)
 	c.keys = c.store.Shard(0)
 	c.ok("init")
-	_, err = c.keys.CreateGroup(t.Context(), "kafka")
+	_, err = c.keys.Group("kafka").Create(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, c.rdb.HSet(t.Context(), c.keys.Keys.Campaign("rain"), "state", "open", "currency", "CNY").Err())
 	return c

@@ -69,7 +69,7 @@ func (c *oneCopy) deadLetterAll(group string, most int64) (letters int64) {
 	c.t.Helper()
 	entries, err := c.keys.Entries(c.t.Context(), "-", "+")
 	require.NoError(c.t, err)
-	_, err = c.keys.ReadNew(c.t.Context(), group, "digger", 100_000, 0)
+	_, err = c.keys.Group(group).ReadNew(c.t.Context(), "digger", 100_000, 0)
 	require.NoError(c.t, err)
 	pending, err := c.rdb.XPendingExt(c.t.Context(), &redis.XPendingExtArgs{
 		Stream: c.keys.Keys.Events(), Group: group, Start: "-", End: "+", Count: 100_000,

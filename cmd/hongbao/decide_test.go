@@ -40,9 +40,9 @@ func (d *deployment) auditNow() audit.Report {
 func (d *deployment) buried(sink string) {
 	d.t.Helper()
 	k, ctx := d.store.Shard(0), d.t.Context()
-	_, err := k.CreateGroup(ctx, sink)
+	_, err := k.Group(sink).Create(ctx)
 	require.NoError(d.t, err)
-	_, err = k.ReadNew(ctx, sink, "digger", 1000, 0)
+	_, err = k.Group(sink).ReadNew(ctx, "digger", 1000, 0)
 	require.NoError(d.t, err)
 	entries, err := k.Entries(ctx, "-", "+")
 	require.NoError(d.t, err)
@@ -159,11 +159,11 @@ func TestDeadEntry(t *testing.T) {
 	d := setup(t, options{})
 	d.ok("dead", "list") // this creates the deployment
 	k := d.store.Shard(0)
-	_, err := k.CreateGroup(t.Context(), "balance")
+	_, err := k.Group("balance").Create(t.Context())
 	require.NoError(t, err)
 	id, err := d.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Keys.Events(), Values: []string{"poison", "1"}}).Result()
 	require.NoError(t, err)
-	_, err = k.ReadNew(t.Context(), "balance", "digger", 10, 0)
+	_, err = k.Group("balance").ReadNew(t.Context(), "digger", 10, 0)
 	require.NoError(t, err)
 	_, err = k.DeadLetter(t.Context(), store.Letter{Group: "balance", Consumer: "digger", EntryID: id,
 		Last: true, Reason: "no field v", Attempts: 1})
@@ -191,7 +191,7 @@ func TestReplayToLedger(t *testing.T) {
 		d.ok("grab", "rain", fmt.Sprintf("u%d", i))
 	}
 	// Five grants are acked although the ledger does not have them.
-	_, err := d.store.Shard(0).Ack(t.Context(), "balance", []stream.SeqRange{{First: 1, Last: 5}}, nil)
+	_, err := d.store.Shard(0).Group("balance").Ack(t.Context(), []stream.SeqRange{{First: 1, Last: 5}}, nil)
 	require.NoError(t, err)
 	require.Equal(t, int64(5), d.auditNow().Found[audit.Lost])
 	require.Contains(t, d.ok("replay", "repair", "--to", "balance", "--dry-run"), "would deliver 5 of 5")

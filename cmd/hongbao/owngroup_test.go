@@ -37,7 +37,7 @@ func TestSinkCommandsForTheGroupOfAnotherProgram(t *testing.T) {
 		return errs
 	}))
 	paused := func() bool {
-		list, err := d.store.Home("rain").SinkCampaigns(t.Context(), "mail")
+		list, err := d.store.Home("rain").Group("mail").PausedCampaigns(t.Context())
 		require.NoError(t, err)
 		return len(list) == 1 && list[0].Paused && list[0].By == stream.ByWorker
 	}
@@ -49,7 +49,7 @@ func TestSinkCommandsForTheGroupOfAnotherProgram(t *testing.T) {
 	testkit.Eventually(t, 30*time.Second, func() bool { return mailed.Load() == 9 }, "the other grants are delivered")
 
 	require.Contains(t, d.ok("sink", "pause", "mail", "--by", "ann", "--why", "the mail server is down"), "mail is paused")
-	control, err := d.store.Shard(0).SinkControl(t.Context(), "mail")
+	control, err := d.store.Shard(0).Group("mail").Control(t.Context())
 	require.NoError(t, err)
 	require.True(t, control.Paused)
 	require.Contains(t, d.ok("sink", "resume", "mail", "--by", "ann", "--why", "it is up"), "mail is resumed")

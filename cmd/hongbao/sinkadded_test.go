@@ -68,7 +68,7 @@ func (d *deployment) trimmed(after map[int]int64) {
 	d.t.Helper()
 	testkit.Eventually(d.t, 30*time.Second, func() bool {
 		for i := range d.store.Len() {
-			begin, err := d.store.Shard(i).GroupBegin(d.t.Context(), "none")
+			begin, err := d.store.Shard(i).Group("none").Begin(d.t.Context())
 			require.NoError(d.t, err)
 			if begin.First <= after[i] {
 				return false

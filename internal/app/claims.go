@@ -81,7 +81,7 @@ func (a *App) ListClaimsOf(ctx context.Context, sinks ...string) ([]OpenClaim, e
 	list := []OpenClaim{}
 	for i := range a.store.Len() {
 		for _, sink := range sinks {
-			open, err := a.store.Shard(i).OpenClaims(ctx, sink)
+			open, err := a.store.Shard(i).Group(sink).OpenClaims(ctx)
 			if err != nil {
 				return nil, err
 			}

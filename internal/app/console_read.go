@@ -295,7 +295,7 @@ func (s *PageSource) addLags(ctx context.Context, out *model.Live) error {
 	for _, sink := range s.Config.Deployment.Sinks {
 		lag := model.Lag{Sink: sink}
 		for _, k := range places {
-			g, err := k.Status(ctx, sink)
+			g, err := k.Group(sink).Status(ctx)
 			if errors.Is(err, store.ErrFrozen) {
 				out.Notes = append(out.Notes, fmt.Sprintf("The campaign's shard %d is frozen: %v", k.Index(), err))
 				return nil

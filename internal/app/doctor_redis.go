@@ -156,8 +156,8 @@ func (a *App) viewShard(ctx context.Context, k *store.Shard) (v shardView) {
 		return v
 	}
 	for _, sink := range a.Config.Deployment.Sinks {
-		_, there, failed := k.GroupFinished(ctx, sink, 0)
-		control, errControl := k.SinkControl(ctx, sink)
+		_, there, failed := k.Group(sink).Finished(ctx, 0)
+		control, errControl := k.Group(sink).Control(ctx)
 		err = errors.Join(err, failed, errControl)
 		if failed == nil && !there {
 			v.missing = append(v.missing, sink)

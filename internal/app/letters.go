@@ -234,7 +234,7 @@ func (a *App) sinkBounds(ctx context.Context, sink string) delivery.Options {
 	cfg := a.Config.ConsumerConfig(sink)
 	rate, last := cfg.GrantsPerSecond, SinkLimit{}
 	for i := range a.store.Len() { // all shards have the same rate, so a shard that is down does not matter
-		if c, err := a.store.Shard(i).SinkControl(ctx, sink); err == nil {
+		if c, err := a.store.Shard(i).Group(sink).Control(ctx); err == nil {
 			last.add(&c)
 		}
 	}

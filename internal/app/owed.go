@@ -27,7 +27,7 @@ func (a *App) owed(ctx context.Context, sink string) ([]stream.Owed, error) {
 	begins := make([]store.GroupBegin, a.store.Len())
 	for i := range begins {
 		var err error
-		if begins[i], err = a.store.Shard(i).GroupBegin(ctx, sink); err != nil {
+		if begins[i], err = a.store.Shard(i).Group(sink).Begin(ctx); err != nil {
 			return nil, fmt.Errorf("what sink %s owes: %w", sink, err)
 		}
 	}
@@ -44,7 +44,7 @@ func (a *App) owedOn(ctx context.Context, shard int, sink string) (stream.Owed, 
 	if a.Config.Ledger.DSN == "" {
 		return nil, nil
 	}
-	begin, err := a.store.Shard(shard).GroupBegin(ctx, sink)
+	begin, err := a.store.Shard(shard).Group(sink).Begin(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("what sink %s owes: %w", sink, err)
 	}

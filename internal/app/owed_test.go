@@ -86,12 +86,12 @@ func TestTrailNamesWhatASinkDoesNotOwe(t *testing.T) {
 	a.ledger, err = ledger.Open(t.Context(), a.Config.LedgerConfig())
 	require.NoError(t, err)
 	k := a.store.Home("rain")
-	_, err = k.CreateGroup(t.Context(), "balance")
+	_, err = k.Group("balance").Create(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, a.ledger.Owe(t.Context(), "balance", k.Index(), 1))
 	a.grants(t, "u1")
 	require.NoError(t, a.redis.XTrimMaxLen(t.Context(), k.Keys.Events(), 0).Err())
-	_, err = k.CreateGroup(t.Context(), "mine") // it owes what is in the stream
+	_, err = k.Group("mine").Create(t.Context()) // it owes what is in the stream
 	require.NoError(t, err)
 	want := []TrailSink{{Sink: "balance", TrailWait: TrailWait{State: SinkNoWorker,
 		Why: "no worker has started yet; `hongbao work` starts one"}}, {Sink: "mine", NotOwed: true}}

@@ -76,27 +76,27 @@ type SinkChange struct {
 // PauseSink is idempotent: the name and reason of the first call stay.
 func (a *App) PauseSink(ctx context.Context, sink string, by stream.Decision) (SinkChange, error) {
 	return a.controlSink(ctx, aboutSink(ctx, access.PauseSink, sink), by,
-		func(k *store.Shard) (bool, store.SinkControl, error) { return k.PauseSink(ctx, sink, by) })
+		func(k *store.Shard) (bool, store.SinkControl, error) { return k.Group(sink).Pause(ctx, by) })
 }
 
 // ResumeSink resumes the delivery to a paused sink. It is idempotent.
 func (a *App) ResumeSink(ctx context.Context, sink string, by stream.Decision) (SinkChange, error) {
 	return a.controlSink(ctx, aboutSink(ctx, access.ResumeSink, sink), by,
-		func(k *store.Shard) (bool, store.SinkControl, error) { return k.ResumeSink(ctx, sink, by) })
+		func(k *store.Shard) (bool, store.SinkControl, error) { return k.Group(sink).Resume(ctx, by) })
 }
 
 // PauseSinkCampaign pauses one campaign for a sink. Its grants wait without using up an attempt. It is idempotent.
 func (a *App) PauseSinkCampaign(ctx context.Context, sink, campaign string, by stream.Decision) (SinkChange, error) {
-	return a.controlCampaign(ctx, access.PauseSink, sink, campaign, by, (*store.Shard).PauseSinkCampaign)
+	return a.controlCampaign(ctx, access.PauseSink, sink, campaign, by, store.Group.PauseCampaign)
 }
 
 // ResumeSinkCampaign resumes a campaign that is paused for a sink. It is idempotent.
 func (a *App) ResumeSinkCampaign(ctx context.Context, sink, campaign string, by stream.Decision) (SinkChange, error) {
-	return a.controlCampaign(ctx, access.ResumeSink, sink, campaign, by, (*store.Shard).ResumeSinkCampaign)
+	return a.controlCampaign(ctx, access.ResumeSink, sink, campaign, by, store.Group.ResumeCampaign)
 }
 
 func (a *App) controlCampaign(ctx context.Context, action access.Action, sink, campaign string, by stream.Decision,
-	do func(k *store.Shard, ctx context.Context, sink, campaign string, by stream.Decision) (bool, store.SinkControl,
+	do func(g store.Group, ctx context.Context, campaign string, by stream.Decision) (bool, store.SinkControl,
 		error)) (SinkChange, error) {
 	if err := hongbao.CheckCampaignID(campaign); err != nil {
 		return SinkChange{Sink: sink}, Usage("campaign %.80q: %s", campaign, err)
@@ -107,7 +107,7 @@ func (a *App) controlCampaign(ctx context.Context, action access.Action, sink, c
 	e := aboutSink(ctx, action, sink)
 	e.Campaign = campaign
 	out, err := a.controlSink(ctx, e, by, func(k *store.Shard) (bool, store.SinkControl, error) {
-		return do(k, ctx, sink, campaign, by)
+		return do(k.Group(sink), ctx, campaign, by)
 	})
 	out.Campaign = campaign
 	return out, err
@@ -118,7 +118,7 @@ func (a *App) controlCampaign(ctx context.Context, action access.Action, sink, c
 func (a *App) checkSinkCampaign(ctx context.Context, sink, campaign string) error {
 	known := make([]bool, a.store.Len())
 	store.Each(len(known), store.AllAtOnce, func(i int) error {
-		list, err := a.store.Shard(i).SinkCampaigns(ctx, sink)
+		list, err := a.store.Shard(i).Group(sink).PausedCampaigns(ctx)
 		known[i] = err != nil || slices.ContainsFunc(list, func(c store.CampaignPause) bool { return c.Campaign == campaign })
 		return err
 	})
@@ -145,7 +145,7 @@ func (a *App) LimitSink(ctx context.Context, sink string, rate *int, by stream.D
 	e := aboutSink(ctx, access.LimitSink, sink)
 	e.Details["rate"] = rate
 	return a.controlSink(ctx, e, by, func(k *store.Shard) (bool, store.SinkControl, error) {
-		return k.LimitSink(ctx, sink, rate, by)
+		return k.Group(sink).Limit(ctx, rate, by)
 	})
 }
 

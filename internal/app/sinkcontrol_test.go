@@ -94,7 +94,7 @@ func TestPausesGoToAllShardsAtOnce(t *testing.T) {
 	through(newHung(a.store.Shard(0), a.store.Shard(3)))
 	by := stream.Decision{By: "ann", Why: "maintenance"}
 	out, err := a.eachShard("balance", by, func(k *store.Shard) (bool, store.SinkControl, error) {
-		return k.PauseSink(t.Context(), "balance", by)
+		return k.Group("balance").Pause(t.Context(), by)
 	})
 	require.NoError(t, err)
 	require.True(t, out.Changed)

@@ -119,7 +119,7 @@ func (a *App) standings(ctx context.Context) [][]standing {
 	}
 	store.Each(n*a.store.Len(), asksAtOnce, func(i int) error {
 		s := &out[i%n][i/n]
-		s.GroupStatus, s.err = a.store.Shard(i/n).Status(ctx, a.Config.Deployment.Sinks[i%n])
+		s.GroupStatus, s.err = a.store.Shard(i / n).Group(a.Config.Deployment.Sinks[i%n]).Status(ctx)
 		s.outage = hongbao.IsOutage(s.err) && ctx.Err() == nil
 		return nil // each standing keeps its own error
 	})

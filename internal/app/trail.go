@@ -295,7 +295,7 @@ func (t *trailSearch) follow(ctx context.Context, p *trailed) error {
 	g := &p.grant
 	shard := t.app.store.Shard(g.Shard)
 	for _, sink := range t.app.Config.Deployment.Sinks {
-		done, err := shard.GroupDone(ctx, sink, stream.SeqRange{First: g.Seq, Last: g.Seq})
+		done, err := shard.Group(sink).FinishedEvents(ctx, stream.SeqRange{First: g.Seq, Last: g.Seq})
 		if err != nil && !errors.Is(err, store.ErrFrozen) {
 			return err
 		}

@@ -34,14 +34,14 @@ func TestBlockingReadOnRedis(t *testing.T) {
 	st, err := store.New(store.Config{Redis: rdb, Space: c.Space()})
 	require.NoError(t, err)
 	require.NoError(t, st.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
-	_, err = st.Shard(0).CreateGroup(t.Context(), SinkBalance)
+	_, err = st.Shard(0).Group(SinkBalance).Create(t.Context())
 	require.NoError(t, err)
 
 	start := time.Now()
-	entries, err := st.Over(reads).Shard(0).ReadNew(t.Context(), SinkBalance, "w1", 1, c.Consumer.Block)
+	entries, err := st.Over(reads).Shard(0).Group(SinkBalance).ReadNew(t.Context(), "w1", 1, c.Consumer.Block)
 	require.NoError(t, err)
 	require.Empty(t, entries)
 	require.GreaterOrEqual(t, time.Since(start), c.Consumer.Block)
-	_, err = st.Shard(0).ReadNew(t.Context(), SinkBalance, "w1", 1, c.Consumer.Block)
+	_, err = st.Shard(0).Group(SinkBalance).ReadNew(t.Context(), "w1", 1, c.Consumer.Block)
 	require.Error(t, err, "the client for short commands times out")
 }

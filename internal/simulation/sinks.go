@@ -98,7 +98,7 @@ func (w *world) add(ctx context.Context) error {
 	return w.persist(ctx, "add sink kafka", "", func(ctx context.Context, a *app.App) error {
 		after := map[int]int64{}
 		for _, k := range a.Store().Shards() {
-			begin, err := k.GroupBegin(ctx, kafkaSink)
+			begin, err := k.Group(kafkaSink).Begin(ctx)
 			if err != nil {
 				return err
 			}

@@ -14,18 +14,18 @@ var ackScript = newDrainScript("ack", "bits")
 
 // Ack marks events as done by the group's sink and acks the entries ids, in one step. A repeated call has no further
 // effect. Ack returns how many entries this call acked.
-func (k *Shard) Ack(ctx context.Context, group string, events []stream.SeqRange, ids []string) (int, error) {
-	k.saw(ctx, events...)
-	m := newMarks(k.Keys, group, []string{k.Keys.Events()}, events)
+func (g Group) Ack(ctx context.Context, events []stream.SeqRange, ids []string) (int, error) {
+	g.shard.saw(ctx, events...)
+	m := newMarks(g.shard.Keys, g.name, []string{g.shard.Keys.Events()}, events)
 	args := make([]any, 2, 2+3*len(m.pieces)+len(ids))
-	args[0], args[1] = group, len(m.pieces)
+	args[0], args[1] = g.name, len(m.pieces)
 	for _, p := range m.pieces {
 		args = append(args, p.key, p.first, p.last)
 	}
 	for _, id := range ids {
 		args = append(args, id)
 	}
-	reply, err := k.run(ctx, ackScript, m.keys, args)
+	reply, err := g.shard.run(ctx, ackScript, m.keys, args)
 	if err != nil {
 		return 0, err
 	}
@@ -33,9 +33,9 @@ func (k *Shard) Ack(ctx context.Context, group string, events []stream.SeqRange,
 }
 
 // Done returns which of the events of a range the sink has finished. Bitset.Has returns the answer for one event.
-func (k *Shard) Done(ctx context.Context, sink string, r stream.SeqRange) (Bitset, error) {
-	pipe := k.rdb.Pipeline()
-	read := readBits(ctx, pipe, k.Keys, sink, r)
+func (g Group) Done(ctx context.Context, r stream.SeqRange) (Bitset, error) {
+	pipe := g.shard.rdb.Pipeline()
+	read := readBits(ctx, pipe, g.shard.Keys, g.name, r)
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	return read()
 }
@@ -49,9 +49,9 @@ type Progress struct {
 
 // Progress reads the head, the done bits of a consumer group in ranges of events, and whether the sink is paused, in one
 // round trip. Events below the done floor count as done, because their bits have been deleted.
-func (k *Shard) Progress(ctx context.Context, group string, ranges ...stream.SeqRange) (Progress, error) {
-	pipe := k.rdb.Pipeline()
-	read := k.askProgress(ctx, pipe, group, ranges)
+func (g Group) Progress(ctx context.Context, ranges ...stream.SeqRange) (Progress, error) {
+	pipe := g.shard.rdb.Pipeline()
+	read := g.shard.askProgress(ctx, pipe, g.name, ranges)
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	return read()
 }
@@ -88,8 +88,8 @@ func (k *Shard) askProgress(ctx context.Context, pipe redis.Pipeliner, group str
 }
 
 // GroupDone is Done for the bits of a consumer group: events below the done floor count as done.
-func (k *Shard) GroupDone(ctx context.Context, group string, r stream.SeqRange) (Bitset, error) {
-	p, err := k.Progress(ctx, group, r)
+func (g Group) FinishedEvents(ctx context.Context, r stream.SeqRange) (Bitset, error) {
+	p, err := g.Progress(ctx, r)
 	if err != nil {
 		return Bitset{}, err
 	}

@@ -37,13 +37,13 @@ func TestDoneBits(t *testing.T) {
 					want[seq] = true
 				}
 			}
-			acked, err := k.Ack(t.Context(), "kafka", runs, nil)
+			acked, err := k.Group("kafka").Ack(t.Context(), runs, nil)
 			require.NoError(rt, err)
 			require.Zero(rt, acked)
 		}
 		for range 4 {
 			r := near(rt)
-			got, err := k.Done(t.Context(), "kafka", r)
+			got, err := k.Group("kafka").Done(t.Context(), r)
 			require.NoError(rt, err)
 			for seq := r.First; seq <= r.Last; seq++ {
 				require.Equal(rt, want[seq], got.Has(seq), "seq %d of %v", seq, r)
@@ -69,15 +69,15 @@ func TestAckEntries(t *testing.T) {
 	ids := b.events(t, "rain", 2, 1, 1)
 	b.group(t, "kafka")
 	b.read(t, "kafka", "w1", 9)
-	acked, err := b.k.Ack(ctx, "kafka", []stream.SeqRange{{First: 1, Last: 3}}, ids[:2])
+	acked, err := b.k.Group("kafka").Ack(ctx, []stream.SeqRange{{First: 1, Last: 3}}, ids[:2])
 	require.NoError(t, err)
 	require.Equal(t, 2, acked)
-	acked, err = b.k.Ack(ctx, "kafka", []stream.SeqRange{{First: 1, Last: 4}}, ids)
+	acked, err = b.k.Group("kafka").Ack(ctx, []stream.SeqRange{{First: 1, Last: 4}}, ids)
 	require.NoError(t, err)
 	require.Equal(t, 1, acked, "two were acked before")
 	require.Empty(t, b.owners(t, "kafka"))
 
-	other, err := b.k.Done(ctx, "balance", stream.SeqRange{First: 1, Last: 4})
+	other, err := b.k.Group("balance").Done(ctx, stream.SeqRange{First: 1, Last: 4})
 	require.NoError(t, err)
 	require.False(t, other.Has(1), "an ack of one sink does not mark the event for another sink")
 
@@ -85,7 +85,7 @@ func TestAckEntries(t *testing.T) {
 	for i := range many {
 		many[i] = "1-1"
 	}
-	acked, err = b.k.Ack(ctx, "kafka", nil, many)
+	acked, err = b.k.Group("kafka").Ack(ctx, nil, many)
 	require.NoError(t, err)
 	require.Zero(t, acked)
 }

@@ -32,7 +32,7 @@ func pendingCases() map[string]scriptCase {
 		"renew": {
 			keys: events, prep: pending,
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := b.k.Renew(ctx, "kafka", "w1", []string{b.id(ctx, 0)})
+				_, err := b.k.Group("kafka").Renew(ctx, "w1", []string{b.id(ctx, 0)})
 				return err
 			},
 		},
@@ -40,14 +40,14 @@ func pendingCases() map[string]scriptCase {
 			keys: events, prep: pending,
 			call: func(ctx context.Context, b *bundle) error {
 				list := []store.Parking{{ID: b.id(ctx, 0), Level: 1, Wait: time.Minute, Attempts: 1}}
-				_, err := b.k.Park(ctx, "kafka", "w1", list)
+				_, err := b.k.Group("kafka").Park(ctx, "w1", list)
 				return err
 			},
 		},
 		"create_group": {
 			keys: events,
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := b.k.CreateGroup(ctx, "kafka")
+				_, err := b.k.Group("kafka").Create(ctx)
 				return err
 			},
 		},
@@ -62,7 +62,7 @@ func pendingCases() map[string]scriptCase {
 				require.NoError(t, b.rdb.XGroupCreateConsumer(t.Context(), b.k.Keys.Events(), "kafka", "dead").Err())
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := b.k.RemoveIdleConsumers(ctx, "kafka", "w1", 0)
+				_, err := b.k.Group("kafka").RemoveIdleConsumers(ctx, "w1", 0)
 				return err
 			},
 		},
@@ -70,7 +70,7 @@ func pendingCases() map[string]scriptCase {
 			keys: func(b *bundle) []string { return b.doneKeys(b.k.Keys.Events()) },
 			prep: pendingAndReached,
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := b.k.Ack(ctx, "kafka", ranges, []string{b.id(ctx, 0)})
+				_, err := b.k.Group("kafka").Ack(ctx, ranges, []string{b.id(ctx, 0)})
 				return err
 			},
 		},

@@ -404,7 +404,7 @@ func keepCases() map[string]scriptCase {
 			},
 			prep: func(t *testing.T, b *bundle) {
 				pending(t, b)
-				_, err := b.k.Ack(t.Context(), "kafka", nil, []string{b.id(t.Context(), 0)})
+				_, err := b.k.Group("kafka").Ack(t.Context(), nil, []string{b.id(t.Context(), 0)})
 				require.NoError(t, err)
 			},
 			call: func(ctx context.Context, b *bundle) error {
@@ -442,14 +442,14 @@ func claimCases() map[string]scriptCase {
 			},
 			prep: claimed,
 			call: func(ctx context.Context, b *bundle) error {
-				return b.k.Complete(ctx, "kafka", &stream.Claim{ID: "c1", Fence: 1, Events: ranges},
+				return b.k.Group("kafka").Complete(ctx, &stream.Claim{ID: "c1", Fence: 1, Events: ranges},
 					store.Also{Sink: "requeue-kafka", Letters: true})
 			},
 		},
 		"release": {
 			keys: claims, prep: claimed,
 			call: func(ctx context.Context, b *bundle) error {
-				return b.k.Release(ctx, "kafka", &stream.Claim{ID: "c1", Fence: 1, Events: ranges})
+				return b.k.Group("kafka").Release(ctx, &stream.Claim{ID: "c1", Fence: 1, Events: ranges})
 			},
 		},
 		"once": {
@@ -484,7 +484,7 @@ func controlCases() map[string]scriptCase {
 				return []string{b.k.Keys.Sink("kafka"), b.k.Keys.Controls(), b.k.Keys.SinkCampaigns("kafka")}
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				_, _, err := b.k.PauseSink(ctx, "kafka", by("ann", "the bank is closed"))
+				_, _, err := b.k.Group("kafka").Pause(ctx, by("ann", "the bank is closed"))
 				return err
 			},
 		},
@@ -499,7 +499,7 @@ func controlCases() map[string]scriptCase {
 		"kept": {
 			keys: func(b *bundle) []string { return []string{b.k.Keys.Controls()} },
 			prep: func(t *testing.T, b *bundle) {
-				_, _, err := b.k.PauseSink(t.Context(), "kafka", by("ann", "the bank is closed"))
+				_, _, err := b.k.Group("kafka").Pause(t.Context(), by("ann", "the bank is closed"))
 				require.NoError(t, err)
 			},
 			call: keep,

@@ -113,12 +113,12 @@ type Also struct {
 // zero value, and removes the claim. The error is stream.ErrFenced if the claim was taken over or has already ended. A
 // claim that Redis has lost is also completed, unless a newer claim covers some of its events. Redis loses a claim if
 // the key is deleted or the data go back in time.
-func (k *Shard) Complete(ctx context.Context, sink string, c *stream.Claim, also Also) error {
-	k.saw(ctx, c.Events...)
-	m := newMarks(k.Keys, sink, []string{k.Keys.Claims(sink), k.Keys.Meta()}, c.Events)
+func (g Group) Complete(ctx context.Context, c *stream.Claim, also Also) error {
+	g.shard.saw(ctx, c.Events...)
+	m := newMarks(g.shard.Keys, g.name, []string{g.shard.Keys.Claims(g.name), g.shard.Keys.Meta()}, c.Events)
 	var more marks // its pieces cover the same events as those of m, in the same order
 	if also.Sink != "" {
-		more = newMarks(k.Keys, also.Sink, m.keys, c.Events)
+		more = newMarks(g.shard.Keys, also.Sink, m.keys, c.Events)
 		m.keys = more.keys
 	}
 	args := []any{c.ID, c.Fence, FormatRanges(c.Events)}
@@ -134,14 +134,14 @@ func (k *Shard) Complete(ctx context.Context, sink string, c *stream.Claim, also
 			args = append(args, p.key, p.first, p.last, p.base, 0)
 		}
 	}
-	reply, err := k.run(ctx, completeScript, m.keys, args)
+	reply, err := g.shard.run(ctx, completeScript, m.keys, args)
 	return fenced(completeScript, c, reply, err)
 }
 
 // Release ends a claim whose push was certainly not sent. The error is stream.ErrFenced if the claim was taken over
 // or no longer exists.
-func (k *Shard) Release(ctx context.Context, sink string, c *stream.Claim) error {
-	reply, err := k.run(ctx, releaseScript, []string{k.Keys.Claims(sink)}, []any{c.ID, c.Fence})
+func (g Group) Release(ctx context.Context, c *stream.Claim) error {
+	reply, err := g.shard.run(ctx, releaseScript, []string{g.shard.Keys.Claims(g.name)}, []any{c.ID, c.Fence})
 	return fenced(releaseScript, c, reply, err)
 }
 

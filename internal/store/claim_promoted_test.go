@@ -50,7 +50,7 @@ func TestClaimOnAServerThatWasPromotedAgain(t *testing.T) {
 		require.ErrorIs(t, err, store.ErrFrozen, id)
 		require.True(t, hongbao.IsOutage(err))
 	}
-	open, err := b.k.OpenClaims(t.Context(), "kafka")
+	open, err := b.k.Group("kafka").OpenClaims(t.Context())
 	require.NoError(t, err)
 	var ids []string
 	for i := range open {

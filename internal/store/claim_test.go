@@ -171,7 +171,7 @@ func (l *claimLives) claims(t *rapid.T) {
 func (l *claimLives) complete(t *rapid.T) {
 	c := l.pick(t)
 	lost := l.lost(&c)
-	if !ended(t, lost || l.valid(&c), l.k.Complete(l.ctx, "kafka", &c, store.Also{})) {
+	if !ended(t, lost || l.valid(&c), l.k.Group("kafka").Complete(l.ctx, &c, store.Also{})) {
 		return
 	}
 	if lost {
@@ -183,7 +183,7 @@ func (l *claimLives) complete(t *rapid.T) {
 
 func (l *claimLives) release(t *rapid.T) {
 	c := l.pick(t)
-	if ended(t, l.valid(&c), l.k.Release(l.ctx, "kafka", &c)) {
+	if ended(t, l.valid(&c), l.k.Group("kafka").Release(l.ctx, &c)) {
 		delete(l.open, c.ID)
 	}
 }
@@ -218,7 +218,7 @@ func TestClaimsAgainstModel(t *testing.T) {
 		losts += l.losts
 		for chunk := range int64(4) {
 			r := stream.SeqRange{First: chunk * store.ChunkEvents, Last: (chunk+1)*store.ChunkEvents - 1}
-			got, err := l.k.Done(l.ctx, "kafka", r)
+			got, err := l.k.Group("kafka").Done(l.ctx, r)
 			require.NoError(rt, err)
 			for seq := r.First; seq <= r.Last; seq++ {
 				if got.Has(seq) != l.done[seq] {
@@ -262,7 +262,7 @@ func TestCompleteOfADeletedClaim(t *testing.T) {
 			c.meanwhile(t, b)
 			mine := stream.Claim{ID: "mine", Fence: a.Fence, Events: ranges}
 			before := b.dump(t)
-			err = b.k.Complete(t.Context(), "kafka", &mine, store.Also{})
+			err = b.k.Group("kafka").Complete(t.Context(), &mine, store.Also{})
 			if c.fenced {
 				require.ErrorIs(t, err, stream.ErrFenced)
 				require.Empty(t, differ(before, b.dump(t)))
@@ -270,7 +270,7 @@ func TestCompleteOfADeletedClaim(t *testing.T) {
 			}
 			require.NoError(t, err)
 			after := b.dump(t)
-			require.NoError(t, b.k.Complete(t.Context(), "kafka", &mine, store.Also{}), "a repeat")
+			require.NoError(t, b.k.Group("kafka").Complete(t.Context(), &mine, store.Also{}), "a repeat")
 			require.Empty(t, differ(after, b.dump(t)))
 			again, err := b.k.Claim(t.Context(), claimCall("again", "w1"))
 			require.NoError(t, err)
@@ -300,9 +300,9 @@ func TestClaimRepeated(t *testing.T) {
 	again, err := b.k.Claim(t.Context(), claimCall("c1", "w1"))
 	require.NoError(t, err)
 	require.Equal(t, []stream.Claim{{ID: "c1", Fence: first.Fence + 1, Events: ranges, Payload: "p"}}, again.Open)
-	require.ErrorIs(t, b.k.Complete(t.Context(), "kafka",
+	require.ErrorIs(t, b.k.Group("kafka").Complete(t.Context(),
 		&stream.Claim{ID: "c1", Fence: first.Fence, Events: ranges}, store.Also{}), stream.ErrFenced)
-	require.NoError(t, b.k.Complete(t.Context(), "kafka", &again.Open[0], store.Also{}))
+	require.NoError(t, b.k.Group("kafka").Complete(t.Context(), &again.Open[0], store.Also{}))
 	done, err := b.k.Claim(t.Context(), claimCall("c2", "w1"))
 	require.NoError(t, err)
 	require.Equal(t, ranges, done.Done)

@@ -22,10 +22,10 @@ type OpenClaim struct {
 const lastFence = "#fence"
 
 // OpenClaims returns the claims of a sink that have not ended.
-func (k *Shard) OpenClaims(ctx context.Context, sink string) ([]OpenClaim, error) {
-	all, err := k.rdb.HGetAll(ctx, k.Keys.Claims(sink)).Result()
+func (g Group) OpenClaims(ctx context.Context) ([]OpenClaim, error) {
+	all, err := g.shard.rdb.HGetAll(ctx, g.shard.Keys.Claims(g.name)).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read the claims of %s on shard %d: %w", sink, k.Keys.Index(), Classify(err))
+		return nil, fmt.Errorf("read the claims of %s on shard %d: %w", g.name, g.shard.Keys.Index(), Classify(err))
 	}
 	var out []OpenClaim
 	for id, text := range all {
@@ -34,7 +34,7 @@ func (k *Shard) OpenClaims(ctx context.Context, sink string) ([]OpenClaim, error
 		}
 		c, err := parseClaim(id, text)
 		if err != nil {
-			return nil, hongbao.Errorf(hongbao.ClassBroken, "claim %.80q in %s: %w", id, k.Keys.Claims(sink), err)
+			return nil, hongbao.Errorf(hongbao.ClassBroken, "claim %.80q in %s: %w", id, g.shard.Keys.Claims(g.name), err)
 		}
 		out = append(out, c)
 	}

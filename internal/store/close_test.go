@@ -269,7 +269,7 @@ func TestGroupFinished(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	finished := func(seq int64) (int64, bool) {
-		n, exists, err := b.k.GroupFinished(t.Context(), "balance", seq)
+		n, exists, err := b.k.Group("balance").Finished(t.Context(), seq)
 		require.NoError(t, err)
 		return n, exists
 	}
@@ -285,12 +285,12 @@ func TestGroupFinished(t *testing.T) {
 	raw := b.read(t, "balance", "w1", 2)
 	n, _ = finished(e.Seq)
 	require.Zero(t, n, "delivered and pending")
-	_, err := b.k.Ack(t.Context(), "balance", nil, []string{raw[0].ID})
+	_, err := b.k.Group("balance").Ack(t.Context(), nil, []string{raw[0].ID})
 	require.NoError(t, err)
 	n, _ = finished(e.Seq)
 	require.EqualValues(t, 1, n)
 	for _, r := range append(raw[1:], b.read(t, "balance", "w1", 9)...) {
-		_, err = b.k.Ack(t.Context(), "balance", nil, []string{r.ID})
+		_, err = b.k.Group("balance").Ack(t.Context(), nil, []string{r.ID})
 		require.NoError(t, err)
 	}
 	n, _ = finished(e.Seq)
@@ -307,7 +307,7 @@ func TestGroupFinishedPassesOverForgedEntries(t *testing.T) {
 	e := b.closed(t, "rain", 5, 3)
 	raw := b.read(t, "balance", "w1", 1)
 	require.Len(t, raw, 1, "only the forged entry is delivered, and it is pending")
-	n, exists, err := b.k.GroupFinished(t.Context(), "balance", e.Seq)
+	n, exists, err := b.k.Group("balance").Finished(t.Context(), e.Seq)
 	require.NoError(t, err)
 	require.True(t, exists)
 	require.Zero(t, n)

@@ -35,14 +35,14 @@ func TestRestoreControl(t *testing.T) {
 	require.False(t, restore(paused), "the resume is later, whatever the clock says")
 	require.Equal(t, store.StateOpen, state())
 
-	_, _, err := k.PauseSink(ctx, "kafka", by("ann", "w"))
+	_, _, err := k.Group("kafka").Pause(ctx, by("ann", "w"))
 	require.NoError(t, err)
 	require.False(t, restore(stream.Control{Kind: stream.ControlSink, Sink: "kafka", Value: "0", Rev: 5}))
-	c, err := k.SinkControl(ctx, "kafka")
+	c, err := k.Group("kafka").Control(ctx)
 	require.NoError(t, err)
 	require.True(t, c.Paused)
 	require.True(t, restore(stream.Control{Kind: stream.ControlSink, Sink: "kafka", Value: "1", Rev: ahead}))
-	_, _, err = k.ResumeSink(ctx, "kafka", by("ann", "w"))
+	_, _, err = k.Group("kafka").Resume(ctx, by("ann", "w"))
 	require.NoError(t, err)
 	require.False(t, restore(stream.Control{Kind: stream.ControlSink, Sink: "kafka", Value: "1", Rev: ahead}),
 		"the resume is later")
@@ -68,18 +68,18 @@ func TestControlKept(t *testing.T) {
 		require.NoError(t, errs[b.k.Index()])
 		return all[b.k.Index()]
 	}
-	decide := func(do func(context.Context, string, stream.Decision) (bool, store.SinkControl, error),
+	decide := func(do func(context.Context, stream.Decision) (bool, store.SinkControl, error),
 		d stream.Decision) {
 		t.Helper()
-		_, _, err := do(ctx, "kafka", d)
+		_, _, err := do(ctx, d)
 		require.NoError(t, err)
 	}
-	decide(k.PauseSink, by("ann\nb", "one\n\ntwo"))
+	decide(k.Group("kafka").Pause, by("ann\nb", "one\n\ntwo"))
 	first := waiting()
 	require.Len(t, first, 1)
 	require.Equal(t, stream.Control{Kind: stream.ControlSink, Sink: "kafka", Value: "1",
 		Decision: by("ann\nb", "one\n\ntwo"), At: first[0].At, Rev: first[0].At.UnixMilli()}, first[0].Control)
-	decide(k.ResumeSink, by("bob", ""))
+	decide(k.Group("kafka").Resume, by("bob", ""))
 	require.NoError(t, k.ControlKept(ctx, &first[0]))
 	second := waiting()
 	require.Len(t, second, 1)

@@ -56,7 +56,7 @@ func TestDead(t *testing.T) {
 		head[5]}, " ") + "\n" + store.GrantLine(&e.Grants[1])},
 		[]any{v["group"], v["entry"], v["seq"], v["class"], v["attempts"], v["entry.3"]})
 	require.Len(t, v["reason"], store.MaxReason)
-	done, err := b.k.Done(ctx, "kafka", stream.SeqRange{First: 1, Last: 3})
+	done, err := b.k.Group("kafka").Done(ctx, stream.SeqRange{First: 1, Last: 3})
 	require.NoError(t, err)
 	require.Equal(t, []bool{true, true, false}, []bool{done.Has(1), done.Has(2), done.Has(3)})
 }

@@ -71,14 +71,14 @@ type Waiting struct {
 
 // Waiting counts the grants of a campaign on the shard that a group owes and has not finished. It reads the whole stream
 // and all receipts. The shard must be open, and the campaign must not grant anything meanwhile.
-func (k *Shard) Waiting(ctx context.Context, group, campaign string, owed stream.Owed) (w Waiting, err error) {
-	unfinished, err := k.undone(ctx, group)
+func (g Group) Waiting(ctx context.Context, campaign string, owed stream.Owed) (w Waiting, err error) {
+	unfinished, err := g.shard.undone(ctx, g.name)
 	if err != nil {
 		return w, err
 	}
 	undone := func(seq int64) bool { return owed.Owes(seq) && unfinished(seq) }
 	waits := map[int64]bool{}
-	err = k.eachEntry(ctx, func(e *stream.Entry) {
+	err = g.shard.eachEntry(ctx, func(e *stream.Entry) {
 		for i := range e.Grants {
 			if seq := e.Grants[i].Seq; e.Campaign == campaign && undone(seq) {
 				waits[seq] = true
@@ -89,7 +89,7 @@ func (k *Shard) Waiting(ctx context.Context, group, campaign string, owed stream
 		return w, err
 	}
 	w.Stream = int64(len(waits))
-	err = k.EachReceipts(ctx, campaign, func(_ string, receipts []hongbao.Receipt) error {
+	err = g.shard.EachReceipts(ctx, campaign, func(_ string, receipts []hongbao.Receipt) error {
 		for i := range receipts {
 			if seq := receipts[i].Seq; undone(seq) && !waits[seq] {
 				waits[seq] = true // HSCAN may return a user twice
@@ -108,7 +108,7 @@ func (k *Shard) undone(ctx context.Context, group string) (func(seq int64) bool,
 	if err != nil || head.Seq == 0 {
 		return func(int64) bool { return true }, err
 	}
-	p, err := k.Progress(ctx, group, stream.SeqRange{First: max(1, min(head.DoneFloor, head.Seq)), Last: head.Seq})
+	p, err := k.Group(group).Progress(ctx, stream.SeqRange{First: max(1, min(head.DoneFloor, head.Seq)), Last: head.Seq})
 	return func(seq int64) bool { return seq >= p.DoneFloor && (seq > head.Seq || !p.Done[0].Has(seq)) }, err
 }
 

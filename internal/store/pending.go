@@ -84,12 +84,12 @@ const (
 )
 
 // Renew renews the lease on those entries that the consumer still owns. It returns one result for each id.
-func (k *Shard) Renew(ctx context.Context, group, consumer string, ids []string) ([]Renewal, error) {
-	args := []any{group, consumer}
+func (g Group) Renew(ctx context.Context, consumer string, ids []string) ([]Renewal, error) {
+	args := []any{g.name, consumer}
 	for _, id := range ids {
 		args = append(args, id)
 	}
-	reply, err := k.run(ctx, renewScript, []string{k.Keys.Events()}, args)
+	reply, err := g.shard.run(ctx, renewScript, []string{g.shard.Keys.Events()}, args)
 	if err != nil {
 		return nil, err
 	}
@@ -134,12 +134,12 @@ func (p *Parking) to() string {
 }
 
 // Park moves those entries to parking consumers that the worker still owns. It returns how many it moved.
-func (k *Shard) Park(ctx context.Context, group, consumer string, entries []Parking) (int, error) {
-	args := []any{group, consumer}
+func (g Group) Park(ctx context.Context, consumer string, entries []Parking) (int, error) {
+	args := []any{g.name, consumer}
 	for i := range entries {
 		args = append(args, entries[i].ID, entries[i].to(), entries[i].Attempts)
 	}
-	reply, err := k.run(ctx, parkScript, []string{k.Keys.Events()}, args)
+	reply, err := g.shard.run(ctx, parkScript, []string{g.shard.Keys.Events()}, args)
 	if err != nil {
 		return 0, err
 	}
@@ -154,8 +154,9 @@ func (k *Shard) Park(ctx context.Context, group, consumer string, entries []Park
 
 // RemoveIdleConsumers removes the group's consumers that have nothing pending and were idle for at least idle. It
 // does not remove the given consumer. It returns the names of the removed consumers.
-func (k *Shard) RemoveIdleConsumers(ctx context.Context, group, consumer string, idle time.Duration) ([]string, error) {
-	return k.run(ctx, removeIdleConsumersScript, []string{k.Keys.Events()}, []any{group, consumer, idle.Milliseconds()})
+func (g Group) RemoveIdleConsumers(ctx context.Context, consumer string, idle time.Duration) ([]string, error) {
+	return g.shard.run(ctx, removeIdleConsumersScript, []string{g.shard.Keys.Events()}, []any{g.name, consumer,
+		idle.Milliseconds()})
 }
 
 // replyReader reads a flat reply, part by part.

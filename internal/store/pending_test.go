@@ -133,11 +133,11 @@ func TestRenew(t *testing.T) {
 	b.read(t, "kafka", "w1", 4)
 	b.age(t, "kafka", "w1", lease, ids...)
 	b.age(t, "kafka", "w2", 0, ids[1])
-	_, err := b.k.Ack(t.Context(), "kafka", nil, ids[2:3])
+	_, err := b.k.Group("kafka").Ack(t.Context(), nil, ids[2:3])
 	require.NoError(t, err)
 	require.NoError(t, b.rdb.XDel(t.Context(), b.k.Keys.Events(), ids[3]).Err())
 
-	got, err := b.k.Renew(t.Context(), "kafka", "w1", ids)
+	got, err := b.k.Group("kafka").Renew(t.Context(), "w1", ids)
 	require.NoError(t, err)
 	require.Equal(t, []store.Renewal{store.Ours, store.Lost, store.Lost, store.Gone}, got)
 	require.Equal(t, map[string]string{ids[0]: "w1 1", ids[1]: "w2 1", ids[3]: "w1 1"}, b.owners(t, "kafka"),
@@ -145,7 +145,7 @@ func TestRenew(t *testing.T) {
 	none, gone := b.take(t, "w3", 9)
 	require.Empty(t, none, "the lease was renewed")
 	require.Equal(t, ids[3:], gone)
-	none2, err := b.k.Renew(t.Context(), "kafka", "w1", nil)
+	none2, err := b.k.Group("kafka").Renew(t.Context(), "w1", nil)
 	require.NoError(t, err)
 	require.Empty(t, none2)
 }
@@ -191,7 +191,7 @@ func (b *bundle) passes(t *testing.T, d time.Duration) {
 // parks parks entries of the worker w1. It requires that so many were moved.
 func (b *bundle) parks(t *testing.T, want int, entries ...store.Parking) {
 	t.Helper()
-	n, err := b.k.Park(t.Context(), "kafka", "w1", entries)
+	n, err := b.k.Group("kafka").Park(t.Context(), "w1", entries)
 	require.NoError(t, err)
 	require.Equal(t, want, n)
 }
@@ -231,19 +231,19 @@ func TestParkedWhileTheCampaignIsPaused(t *testing.T) {
 	ids := b.events(t, "rain", 1, 1)
 	b.group(t, "kafka")
 	b.read(t, "kafka", "w1", 2)
-	_, _, err := b.k.PauseSinkCampaign(t.Context(), "kafka", "rain", by("ann", "test"))
+	_, _, err := b.k.Group("kafka").PauseCampaign(t.Context(), "rain", by("ann", "test"))
 	require.NoError(t, err)
 	b.parks(t, 2, store.Parking{ID: ids[0], Campaign: "rain", Attempts: 2}, store.Parking{ID: ids[1], Campaign: "snow"})
 	require.Equal(t, map[string]string{ids[0]: "_retry/paused/rain 2", ids[1]: "_retry/paused/snow 0"}, b.owners(t, "kafka"))
-	s, err := b.k.Status(t.Context(), "kafka")
+	s, err := b.k.Group("kafka").Status(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 2, s.Held)
 	got, _ := b.take(t, "w3", 9)
 	require.Equal(t, ids[1:], idsOf(got), "snow is not paused")
-	removed, err := b.k.RemoveIdleConsumers(t.Context(), "kafka", "w3", 0)
+	removed, err := b.k.Group("kafka").RemoveIdleConsumers(t.Context(), "w3", 0)
 	require.NoError(t, err)
 	require.NotContains(t, removed, "_retry/paused/rain")
-	_, _, err = b.k.ResumeSinkCampaign(t.Context(), "kafka", "rain", by("ann", "test"))
+	_, _, err = b.k.Group("kafka").ResumeCampaign(t.Context(), "rain", by("ann", "test"))
 	require.NoError(t, err)
 	got, _ = b.take(t, "w3", 9)
 	require.Equal(t, ids[:1], idsOf(got))
@@ -273,7 +273,7 @@ func TestDeletedWhilePending(t *testing.T) {
 	b.group(t, "kafka")
 	b.read(t, "kafka", "w1", 3)
 	require.NoError(t, b.rdb.XDel(t.Context(), b.k.Keys.Events(), ids[0], ids[2]).Err())
-	n, err := b.k.Park(t.Context(), "kafka", "w1",
+	n, err := b.k.Group("kafka").Park(t.Context(), "w1",
 		[]store.Parking{{ID: ids[0], Level: 1, Attempts: 1}, {ID: ids[1], Level: 0}})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
@@ -303,10 +303,10 @@ func TestForget(t *testing.T) {
 		require.NoError(t, b.rdb.XGroupCreateConsumer(t.Context(), b.k.Keys.Events(), "kafka", name).Err())
 	}
 	b.read(t, "kafka", "busy", 1)
-	removed, err := b.k.RemoveIdleConsumers(t.Context(), "kafka", "me", time.Hour)
+	removed, err := b.k.Group("kafka").RemoveIdleConsumers(t.Context(), "me", time.Hour)
 	require.NoError(t, err)
 	require.Empty(t, removed, "no consumer was idle for an hour")
-	removed, err = b.k.RemoveIdleConsumers(t.Context(), "kafka", "me", 0)
+	removed, err = b.k.Group("kafka").RemoveIdleConsumers(t.Context(), "me", 0)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"dead1", "dead2"}, removed)
 	require.Equal(t, map[string]string{ids[0]: "busy 1"}, b.owners(t, "kafka"))
@@ -325,16 +325,16 @@ func TestNoGroup(t *testing.T) {
 	}
 	all := func() {
 		t.Helper()
-		_, err := b.k.ReadNew(ctx, "kafka", "w1", 1, 0)
+		_, err := b.k.Group("kafka").ReadNew(ctx, "w1", 1, 0)
 		check("read", err)
 		_, err = b.k.Reclaim(ctx,
 			store.ReclaimCall{Group: "kafka", Consumer: "w1", Count: 1})
 		check("take", err)
-		_, err = b.k.Renew(ctx, "kafka", "w1", []string{"1-1"})
+		_, err = b.k.Group("kafka").Renew(ctx, "w1", []string{"1-1"})
 		check("renew", err)
-		_, err = b.k.Park(ctx, "kafka", "w1", []store.Parking{{ID: "1-1"}})
+		_, err = b.k.Group("kafka").Park(ctx, "w1", []store.Parking{{ID: "1-1"}})
 		check("park", err)
-		_, err = b.k.RemoveIdleConsumers(ctx, "kafka", "w1", 0)
+		_, err = b.k.Group("kafka").RemoveIdleConsumers(ctx, "w1", 0)
 		check("forget", err)
 		_, err = b.k.DeadLetter(ctx, store.Letter{Group: "kafka", Consumer: "w1", EntryID: "1-1"})
 		check("dead", err)
@@ -343,7 +343,7 @@ func TestNoGroup(t *testing.T) {
 	b.events(t, "rain", 1)
 	all()
 	b.group(t, "kafka")
-	made, err := b.k.CreateGroup(ctx, "kafka")
+	made, err := b.k.Group("kafka").Create(ctx)
 	require.NoError(t, err)
 	require.False(t, made)
 	require.Len(t, b.read(t, "kafka", "w1", 9), 1)
@@ -357,7 +357,7 @@ func TestNoGroup(t *testing.T) {
 		b.read(t, "kafka", "w1", 9)
 		errs := make(chan error, 1)
 		go func() {
-			_, err := b.k.ReadNew(ctx, "kafka", "w1", 1, 20*time.Second)
+			_, err := b.k.Group("kafka").ReadNew(ctx, "w1", 1, 20*time.Second)
 			errs <- err
 		}()
 		b.blocked(t)
@@ -383,13 +383,13 @@ func TestReadNewWaits(t *testing.T) {
 	b.group(t, "kafka")
 	start := time.Now()
 	require.Empty(t, b.read(t, "kafka", "w1", 1), "ReadNew without block returns at once")
-	none, err := b.k.ReadNew(t.Context(), "kafka", "w1", 1, 50*time.Millisecond)
+	none, err := b.k.Group("kafka").ReadNew(t.Context(), "w1", 1, 50*time.Millisecond)
 	require.NoError(t, err)
 	require.Empty(t, none)
 	require.Greater(t, time.Since(start), 40*time.Millisecond)
 	got := make(chan []store.RawEntry, 1)
 	go func() {
-		raw, _ := b.k.ReadNew(t.Context(), "kafka", "w1", 1, 10*time.Second)
+		raw, _ := b.k.Group("kafka").ReadNew(t.Context(), "w1", 1, 10*time.Second)
 		got <- raw
 	}()
 	b.grab(t, "rain", "u1")

@@ -17,26 +17,26 @@ var raiseDoneFloorScript = newDrainScript("raise_done_floor")
 // GroupFinished returns the highest event, at most seq, up to which a consumer group has finished all events of the
 // shard. seq must be an event that the shard has at the time of the call. Concurrent changes can make the result too
 // low, but never too high. exists is false if the group or the stream does not exist.
-func (k *Shard) GroupFinished(ctx context.Context, group string, seq int64) (finished int64, exists bool, err error) {
-	pipe := k.rdb.Pipeline()
-	ask := k.askGroup(ctx, pipe, group)
+func (g Group) Finished(ctx context.Context, seq int64) (finished int64, exists bool, err error) {
+	pipe := g.shard.rdb.Pipeline()
+	ask := g.shard.askGroup(ctx, pipe, g.name)
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	at, err := ask()
 	if err != nil || !at.exists {
 		return 0, at.exists, err
 	}
-	finished, _, err = k.finished(ctx, &at, seq)
+	finished, _, err = g.shard.finished(ctx, &at, seq)
 	return finished, true, err
 }
 
 // DoneUpTo returns the highest event up to which a group has finished all events from the seq first on, by its done
 // bits. The group need not exist.
-func (k *Shard) DoneUpTo(ctx context.Context, group string, first int64) (int64, error) {
-	head, err := k.Head(ctx)
+func (g Group) DoneUpTo(ctx context.Context, first int64) (int64, error) {
+	head, err := g.shard.Head(ctx)
 	for next := max(first, head.DoneFloor, 1); err == nil && next <= head.Seq; {
 		page := stream.SeqRange{First: next, Last: min(head.Seq, next+ChunkEvents)}
 		var done Bitset
-		if done, err = k.Done(ctx, group, page); err != nil {
+		if done, err = g.Done(ctx, page); err != nil {
 			break
 		}
 		for ; next <= page.Last; next++ {
@@ -165,26 +165,27 @@ func (k *Shard) RaiseDoneFloor(ctx context.Context, from, to int64, groups []str
 // PendingEvents returns the events of a group's oldest pending entries, by entry id, for at most count entries. It
 // omits entries that are unreadable or no longer in the stream. The result is only complete for events below beyond.
 // Entries in known, an earlier result, are not read again.
-func (k *Shard) PendingEvents(ctx context.Context, group string, count int64, known map[string]stream.SeqRange) (
+func (g Group) PendingEvents(ctx context.Context, count int64, known map[string]stream.SeqRange) (
 	held map[string]stream.SeqRange, beyond int64, err error,
 ) {
-	rows, err := k.rdb.XPendingExt(ctx, &redis.XPendingExtArgs{Stream: k.Keys.Events(), Group: group, Start: "-", End: "+",
+	rows, err := g.shard.rdb.XPendingExt(ctx, &redis.XPendingExtArgs{Stream: g.shard.Keys.Events(), Group: g.name,
+		Start: "-", End: "+",
 		Count: count}).Result()
 	if err != nil {
-		return nil, 0, fmt.Errorf("pending entries of group %s of %s: %w", group, k.Keys.Events(), Classify(err))
+		return nil, 0, fmt.Errorf("pending entries of group %s of %s: %w", g.name, g.shard.Keys.Events(), Classify(err))
 	}
 	held = make(map[string]stream.SeqRange, len(rows))
-	pipe := k.rdb.Pipeline()
+	pipe := g.shard.rdb.Pipeline()
 	asked := map[string]*redis.XMessageSliceCmd{}
 	for i := range rows {
 		if r, ok := known[rows[i].ID]; ok {
 			held[rows[i].ID] = r
 		} else {
-			asked[rows[i].ID] = pipe.XRange(ctx, k.Keys.Events(), rows[i].ID, rows[i].ID)
+			asked[rows[i].ID] = pipe.XRange(ctx, g.shard.Keys.Events(), rows[i].ID, rows[i].ID)
 		}
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, 0, fmt.Errorf("read pending entries of %s: %w", k.Keys.Events(), Classify(err))
+		return nil, 0, fmt.Errorf("read pending entries of %s: %w", g.shard.Keys.Events(), Classify(err))
 	}
 	for id, cmd := range asked {
 		for _, m := range cmd.Val() {

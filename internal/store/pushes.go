@@ -101,13 +101,13 @@ func (c *Claims) Complete(ctx context.Context, in stream.Opening, claim stream.C
 	if c.cfg.Done != "" && c.cfg.Done != c.cfg.Sink {
 		also = Also{Sink: c.cfg.Done}
 	}
-	return c.shard(in).Complete(ctx, c.cfg.Sink, &claim, also)
+	return c.shard(in).Group(c.cfg.Sink).Complete(ctx, &claim, also)
 }
 
 // Release ends a claim whose push was certainly not sent. The error is stream.ErrFenced if the claim was taken over
 // or no longer exists.
 func (c *Claims) Release(ctx context.Context, in stream.Opening, claim stream.Claim) error {
-	return c.shard(in).Release(ctx, c.cfg.Sink, &claim)
+	return c.shard(in).Group(c.cfg.Sink).Release(ctx, &claim)
 }
 
 func (c *Claims) shard(in stream.Opening) *Shard { return c.store.Shard(in.Shard).At(in.Epoch) }

@@ -70,23 +70,23 @@ func (k *Shard) ExpireLetters(ctx context.Context, o *OldLetters) (ExpiredLetter
 }
 
 // Letters returns a sink's dead letters on a shard with ids from first to last; see Range for first and last.
-func (k *Shard) Letters(ctx context.Context, sink, first, last string, count int) ([]RawEntry, error) {
-	return rangeOf(ctx, k.rdb, k.Keys.Dead(sink), first, last, count)
+func (g Group) Letters(ctx context.Context, first, last string, count int) ([]RawEntry, error) {
+	return rangeOf(ctx, g.shard.rdb, g.shard.Keys.Dead(g.name), first, last, count)
 }
 
 // CountLetters returns the number of a sink's dead letters on a shard.
-func (k *Shard) CountLetters(ctx context.Context, sink string) (int64, error) {
-	n, err := k.rdb.XLen(ctx, k.Keys.Dead(sink)).Result()
+func (g Group) CountLetters(ctx context.Context) (int64, error) {
+	n, err := g.shard.rdb.XLen(ctx, g.shard.Keys.Dead(g.name)).Result()
 	if err != nil {
-		return 0, fmt.Errorf("count the dead letters of %s on shard %d: %w", sink, k.Keys.Index(), Classify(err))
+		return 0, fmt.Errorf("count the dead letters of %s on shard %d: %w", g.name, g.shard.Keys.Index(), Classify(err))
 	}
 	return n, nil
 }
 
 // ResolvedLetters returns a sink's resolved letters on a shard; see Range for first and last. Each has the fields
 // letter, decision, by, why and resolved, then the fields of the dead letter.
-func (k *Shard) ResolvedLetters(ctx context.Context, sink, first, last string, count int) ([]RawEntry, error) {
-	return rangeOf(ctx, k.rdb, k.Keys.ResolvedLetters(sink), first, last, count)
+func (g Group) ResolvedLetters(ctx context.Context, first, last string, count int) ([]RawEntry, error) {
+	return rangeOf(ctx, g.shard.rdb, g.shard.Keys.ResolvedLetters(g.name), first, last, count)
 }
 
 func rangeOf(ctx context.Context, rdb redis.UniversalClient, key, first, last string, count int) ([]RawEntry, error) {

@@ -18,7 +18,7 @@ func TestDecide(t *testing.T) {
 	b := setup(t)
 	ctx := t.Context()
 	deadLetter(t, b)
-	letters, err := b.k.Letters(ctx, "kafka", "-", "+", 10)
+	letters, err := b.k.Group("kafka").Letters(ctx, "-", "+", 10)
 	require.NoError(t, err)
 	require.Len(t, letters, 1)
 	d := store.Resolution{Sink: "kafka", Letter: letters[0].ID, What: store.Requeued, Decision: by("ann", "fixed")}
@@ -28,7 +28,7 @@ func TestDecide(t *testing.T) {
 		require.Equal(t, want, decided)
 	}
 	require.Zero(t, b.rdb.XLen(ctx, b.k.Keys.Dead("kafka")).Val())
-	log, err := b.k.ResolvedLetters(ctx, "kafka", "-", "+", 10)
+	log, err := b.k.Group("kafka").ResolvedLetters(ctx, "-", "+", 10)
 	require.NoError(t, err)
 	require.Len(t, log, 1)
 	v := log[0].Values
@@ -71,7 +71,7 @@ func TestClaimWithOtherDoneBits(t *testing.T) {
 	b := setup(t)
 	b.reached(t, 2*store.ChunkEvents)
 	ctx := t.Context()
-	_, err := b.k.Ack(ctx, "kafka", ranges, nil)
+	_, err := b.k.Group("kafka").Ack(ctx, ranges, nil)
 	require.NoError(t, err)
 	c := claimCall("c1", "w1")
 	c.Done = "requeue-kafka"
@@ -79,10 +79,10 @@ func TestClaimWithOtherDoneBits(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, a.Granted(), "kafka's own bits are not checked")
 	more := append([]stream.SeqRange{{First: 9, Last: 9}}, ranges...)
-	require.NoError(t, b.k.Complete(ctx, "kafka", &stream.Claim{ID: "c1", Fence: a.Fence, Events: more},
+	require.NoError(t, b.k.Group("kafka").Complete(ctx, &stream.Claim{ID: "c1", Fence: a.Fence, Events: more},
 		store.Also{Sink: "requeue-kafka"}))
 	for _, sink := range []string{"kafka", "requeue-kafka"} {
-		done, err := b.k.Done(ctx, sink, stream.SeqRange{First: 1, Last: store.ChunkEvents})
+		done, err := b.k.Group(sink).Done(ctx, stream.SeqRange{First: 1, Last: store.ChunkEvents})
 		require.NoError(t, err)
 		for _, seq := range []int64{1, 2, 9, store.ChunkEvents - 1, store.ChunkEvents} {
 			require.True(t, done.Has(seq), "%s %d", sink, seq)
@@ -107,16 +107,16 @@ func TestCompleteMarksDeadLetters(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, a.Granted())
 	letter := int64(store.ChunkEvents + 9)
-	_, err = b.k.Ack(ctx, "kafka", []stream.SeqRange{{First: 7, Last: 7}, {First: letter, Last: letter}}, nil)
+	_, err = b.k.Group("kafka").Ack(ctx, []stream.SeqRange{{First: 7, Last: 7}, {First: letter, Last: letter}}, nil)
 	require.NoError(t, err)
 	require.NoError(t, b.k.RaiseDoneFloor(ctx, 0, 1, []string{"kafka"}))
-	require.NoError(t, b.k.Complete(ctx, "kafka", &stream.Claim{ID: "c1", Fence: a.Fence, Events: c.Events},
+	require.NoError(t, b.k.Group("kafka").Complete(ctx, &stream.Claim{ID: "c1", Fence: a.Fence, Events: c.Events},
 		store.Also{Sink: "requeue-kafka", Letters: true}))
 	for chunk := range int64(3) {
 		all := stream.SeqRange{First: chunk * store.ChunkEvents, Last: (chunk+1)*store.ChunkEvents - 1}
-		done, err := b.k.Done(ctx, "kafka", all)
+		done, err := b.k.Group("kafka").Done(ctx, all)
 		require.NoError(t, err)
-		marked, err := b.k.Done(ctx, "requeue-kafka", all)
+		marked, err := b.k.Group("requeue-kafka").Done(ctx, all)
 		require.NoError(t, err)
 		for seq := all.First; seq <= all.Last; seq++ {
 			require.Equal(t, covers(c.Events, seq), done.Has(seq), "done %d", seq)

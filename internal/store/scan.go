@@ -68,8 +68,8 @@ func (k *Shard) EachCode(ctx context.Context, campaign string, fn func(packet, c
 
 // EachClaim calls fn with each claim of a sink that has not ended. If a claim can't be read, c has only its ID, and err
 // says why. It may call fn twice for a claim. If fn fails, it stops and returns fn's error unchanged.
-func (k *Shard) EachClaim(ctx context.Context, sink string, fn func(c OpenClaim, err error) error) error {
-	return k.scan(ctx, k.Keys.Claims(sink), func(id, text string) error {
+func (g Group) EachClaim(ctx context.Context, fn func(c OpenClaim, err error) error) error {
+	return g.shard.scan(ctx, g.shard.Keys.Claims(g.name), func(id, text string) error {
 		if id == lastFence {
 			return nil
 		}

@@ -144,13 +144,13 @@ func (b *bundle) ids(t testing.TB) []string {
 
 func (b *bundle) group(t testing.TB, name string) {
 	t.Helper()
-	_, err := b.k.CreateGroup(t.Context(), name)
+	_, err := b.k.Group(name).Create(t.Context())
 	require.NoError(t, err)
 }
 
 func (b *bundle) read(t testing.TB, group, consumer string, count int) []store.RawEntry {
 	t.Helper()
-	out, err := b.k.ReadNew(t.Context(), group, consumer, count, 0)
+	out, err := b.k.Group(group).ReadNew(t.Context(), consumer, count, 0)
 	require.NoError(t, err)
 	return out
 }

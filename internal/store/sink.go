@@ -36,26 +36,26 @@ type SinkControl struct {
 
 // PauseSink pauses a sink on the shard for all workers. It reports whether that changed anything, and returns the
 // sink's state. If the sink is already paused, the first decision stays.
-func (k *Shard) PauseSink(ctx context.Context, sink string, by stream.Decision) (bool, SinkControl, error) {
-	return k.pauseSink(ctx, "pause", sink, "", by)
+func (g Group) Pause(ctx context.Context, by stream.Decision) (bool, SinkControl, error) {
+	return g.shard.pauseSink(ctx, "pause", g.name, "", by)
 }
 
 // ResumeSink lets a paused sink continue. Its results are like PauseSink's.
-func (k *Shard) ResumeSink(ctx context.Context, sink string, by stream.Decision) (bool, SinkControl, error) {
-	return k.pauseSink(ctx, "resume", sink, "", by)
+func (g Group) Resume(ctx context.Context, by stream.Decision) (bool, SinkControl, error) {
+	return g.shard.pauseSink(ctx, "resume", g.name, "", by)
 }
 
 // PauseSinkCampaign pauses one campaign for a sink on the shard. Workers hold back its grants, and deliver the grants
 // of other campaigns.
-func (k *Shard) PauseSinkCampaign(ctx context.Context, sink, campaign string, by stream.Decision) (bool, SinkControl,
+func (g Group) PauseCampaign(ctx context.Context, campaign string, by stream.Decision) (bool, SinkControl,
 	error) {
-	return k.pauseSink(ctx, "pause", sink, campaign, by)
+	return g.shard.pauseSink(ctx, "pause", g.name, campaign, by)
 }
 
 // ResumeSinkCampaign ends the pause of a campaign for a sink.
-func (k *Shard) ResumeSinkCampaign(ctx context.Context, sink, campaign string, by stream.Decision) (bool, SinkControl,
+func (g Group) ResumeCampaign(ctx context.Context, campaign string, by stream.Decision) (bool, SinkControl,
 	error) {
-	return k.pauseSink(ctx, "resume", sink, campaign, by)
+	return g.shard.pauseSink(ctx, "resume", g.name, campaign, by)
 }
 
 func (k *Shard) pauseSink(ctx context.Context, what, sink, campaign string, by stream.Decision) (bool, SinkControl,
@@ -69,13 +69,13 @@ func (k *Shard) pauseSink(ctx context.Context, what, sink, campaign string, by s
 
 // LimitSink sets the rate limit of a sink over all workers, in grants a second. 0 means no limit, and nil means each
 // worker's own setting. Its results are like PauseSink's.
-func (k *Shard) LimitSink(ctx context.Context, sink string, rate *int, by stream.Decision) (bool, SinkControl, error) {
+func (g Group) Limit(ctx context.Context, rate *int, by stream.Decision) (bool, SinkControl, error) {
 	text := ""
 	if rate != nil {
 		text = strconv.Itoa(*rate)
 	}
-	about := stream.Control{Kind: stream.ControlRate, Sink: sink}
-	return k.controlSink(ctx, sink, "limit", by.By, by.Why, text, "", about.Name())
+	about := stream.Control{Kind: stream.ControlRate, Sink: g.name}
+	return g.shard.controlSink(ctx, g.name, "limit", by.By, by.Why, text, "", about.Name())
 }
 
 func (k *Shard) controlSink(ctx context.Context, sink string, args ...any) (changed bool, now SinkControl, err error) {
@@ -94,8 +94,8 @@ func (k *Shard) controlSink(ctx context.Context, sink string, args ...any) (chan
 }
 
 // SinkControl returns the decisions of operators about a sink on the shard.
-func (k *Shard) SinkControl(ctx context.Context, sink string) (SinkControl, error) {
-	return k.readControl(sink, k.rdb.HGetAll(ctx, k.Keys.Sink(sink)))
+func (g Group) Control(ctx context.Context) (SinkControl, error) {
+	return g.shard.readControl(g.name, g.shard.rdb.HGetAll(ctx, g.shard.Keys.Sink(g.name)))
 }
 
 // SinkControls reads the decisions of operators about a sink on all shards, in one pipeline. It returns decisions or
@@ -161,10 +161,10 @@ type CampaignPause struct {
 }
 
 // SinkCampaigns returns the decisions about single campaigns of a sink, sorted by campaign.
-func (k *Shard) SinkCampaigns(ctx context.Context, sink string) ([]CampaignPause, error) {
-	fields, err := k.rdb.HGetAll(ctx, k.Keys.SinkCampaigns(sink)).Result()
+func (g Group) PausedCampaigns(ctx context.Context) ([]CampaignPause, error) {
+	fields, err := g.shard.rdb.HGetAll(ctx, g.shard.Keys.SinkCampaigns(g.name)).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read which campaigns are paused for sink %s: %w", sink, Classify(err))
+		return nil, fmt.Errorf("read which campaigns are paused for sink %s: %w", g.name, Classify(err))
 	}
 	var out []CampaignPause
 	for field, value := range fields {

@@ -48,27 +48,28 @@ const maxLevels = 64
 
 // Status returns the state of a group on a shard. It takes up to three round trips, and one more for each million
 // unfinished events. The shard may change between them.
-func (k *Shard) Status(ctx context.Context, group string) (GroupStatus, error) {
-	pipe := k.rdb.Pipeline()
-	answer := pipe.HMGet(ctx, k.Keys.Meta(), headFields...) // before the group, so that its state covers these events
-	opened := pipe.HGet(ctx, k.Keys.Meta(), skippedField)
-	control := pipe.HGetAll(ctx, k.Keys.Sink(group))
-	ask := k.askGroup(ctx, pipe, group)
-	workers := pipe.XInfoConsumers(ctx, k.Keys.Events(), group)
-	dead, claims := pipe.XLen(ctx, k.Keys.Dead(group)), pipe.HLen(ctx, k.Keys.Claims(group))
+func (g Group) Status(ctx context.Context) (GroupStatus, error) {
+	pipe := g.shard.rdb.Pipeline()
+	// before the group, so that its state covers these events
+	answer := pipe.HMGet(ctx, g.shard.Keys.Meta(), headFields...)
+	opened := pipe.HGet(ctx, g.shard.Keys.Meta(), skippedField)
+	control := pipe.HGetAll(ctx, g.shard.Keys.Sink(g.name))
+	ask := g.shard.askGroup(ctx, pipe, g.name)
+	workers := pipe.XInfoConsumers(ctx, g.shard.Keys.Events(), g.name)
+	dead, claims := pipe.XLen(ctx, g.shard.Keys.Dead(g.name)), pipe.HLen(ctx, g.shard.Keys.Claims(g.name))
 	clock := pipe.Time(ctx)
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	var out GroupStatus
-	head, err := k.parseHead(answer)
+	head, err := g.shard.parseHead(answer)
 	if err != nil {
 		return out, err
 	}
 	out.Seq, out.Dead, out.Claims = head.Seq, dead.Val(), claims.Val()
-	if out.Control, err = k.readControl(group, control); err != nil {
+	if out.Control, err = g.shard.readControl(g.name, control); err != nil {
 		return out, err
 	}
 	if out.Control.Campaigns > 0 {
-		if out.Campaigns, err = k.SinkCampaigns(ctx, group); err != nil {
+		if out.Campaigns, err = g.PausedCampaigns(ctx); err != nil {
 			return out, err
 		}
 	}
@@ -77,20 +78,20 @@ func (k *Shard) Status(ctx context.Context, group string) (GroupStatus, error) {
 		return out, err
 	}
 	if err := cmp.Or(dead.Err(), claims.Err(), clock.Err()); err != nil {
-		return out, fmt.Errorf("count the dead letters and claims of %s: %w", group, Classify(err))
+		return out, fmt.Errorf("count the dead letters and claims of %s: %w", g.name, Classify(err))
 	}
 	finished, unread := int64(0), ""
 	if at.next != "" {
-		if finished, unread, err = k.finished(ctx, &at, out.Seq); err != nil {
+		if finished, unread, err = g.shard.finished(ctx, &at, out.Seq); err != nil {
 			return out, err
 		}
 	}
 	if !at.exists {
 		finished = 0 // the done bits decide about events that were trimmed
-	} else if err := addConsumers(group, workers, &out); err != nil {
+	} else if err := addConsumers(g.name, workers, &out); err != nil {
 		return out, err
 	}
-	out.Waiting, err = k.unfinished(ctx, group, events(finished+1, out.Seq, opened.Val()))
+	out.Waiting, err = g.shard.unfinished(ctx, g.name, events(finished+1, out.Seq, opened.Val()))
 	if err != nil || out.Waiting == 0 {
 		return out, err
 	}
@@ -98,8 +99,8 @@ func (k *Shard) Status(ctx context.Context, group string) (GroupStatus, error) {
 	if at.first == at.next { // the group has nothing pending
 		first = unread
 	}
-	if out.Unread, err = k.age(unread, clock.Val()); err == nil {
-		out.Oldest, err = k.age(first, clock.Val())
+	if out.Unread, err = g.shard.age(unread, clock.Val()); err == nil {
+		out.Oldest, err = g.shard.age(first, clock.Val())
 	}
 	return out, err
 }
@@ -124,7 +125,7 @@ func (k *Shard) unfinished(ctx context.Context, group string, events []stream.Se
 	for _, r := range events {
 		for first := r.First; first <= r.Last; first += page {
 			part := stream.SeqRange{First: first, Last: min(r.Last, first+page-1)}
-			done, err := k.GroupDone(ctx, group, part)
+			done, err := k.Group(group).FinishedEvents(ctx, part)
 			if err != nil {
 				return n, err
 			}

@@ -19,7 +19,7 @@ func TestStatus(t *testing.T) {
 	b := setup(t)
 	k := b.k
 	status := func() store.GroupStatus {
-		s, err := k.Status(t.Context(), "balance")
+		s, err := k.Group("balance").Status(t.Context())
 		require.NoError(t, err)
 		return s
 	}
@@ -38,10 +38,10 @@ func TestStatus(t *testing.T) {
 
 	// The entry after the parked one is finished, so it does not count as waiting.
 	b.read(t, "balance", "w1", 3)
-	n, err := k.Park(t.Context(), "balance", "w1", []store.Parking{{ID: ids[0], Level: 0, Attempts: 1}})
+	n, err := k.Group("balance").Park(t.Context(), "w1", []store.Parking{{ID: ids[0], Level: 0, Attempts: 1}})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	_, err = k.Ack(t.Context(), "balance", []stream.SeqRange{{First: 2, Last: 3}}, ids[1:2])
+	_, err = k.Group("balance").Ack(t.Context(), []stream.SeqRange{{First: 2, Last: 3}}, ids[1:2])
 	require.NoError(t, err)
 	s = status()
 	require.EqualValues(t, 5, s.Waiting)
@@ -83,7 +83,7 @@ func TestStatusTakesFewRoundTrips(t *testing.T) {
 	takes := func(most, waiting int64) {
 		t.Helper()
 		count.n.Store(0)
-		s, err := k.Status(t.Context(), "balance")
+		s, err := k.Group("balance").Status(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, waiting, s.Waiting)
 		require.LessOrEqual(t, count.n.Load(), most)
@@ -95,11 +95,11 @@ func TestStatusTakesFewRoundTrips(t *testing.T) {
 	takes(3, 7)
 	b.read(t, "balance", "w1", 2)
 	takes(3, 7)
-	_, err := b.k.Ack(t.Context(), "balance", []stream.SeqRange{{First: 1, Last: 3}}, ids[:2])
+	_, err := b.k.Group("balance").Ack(t.Context(), []stream.SeqRange{{First: 1, Last: 3}}, ids[:2])
 	require.NoError(t, err)
 	takes(3, 4)
 	b.read(t, "balance", "w1", 2)
-	_, err = b.k.Ack(t.Context(), "balance", []stream.SeqRange{{First: 4, Last: 7}}, ids[2:])
+	_, err = b.k.Group("balance").Ack(t.Context(), []stream.SeqRange{{First: 4, Last: 7}}, ids[2:])
 	require.NoError(t, err)
 	takes(2, 0)
 
@@ -109,10 +109,10 @@ func TestStatusTakesFewRoundTrips(t *testing.T) {
 		require.NoError(t, b.rdb.XAdd(t.Context(), poison).Err())
 	}
 	b.events(t, "snow", 1)
-	s, err := k.Status(t.Context(), "balance")
+	s, err := k.Group("balance").Status(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 1, s.Waiting)
-	finished, exists, err := k.GroupFinished(t.Context(), "balance", s.Seq)
+	finished, exists, err := k.Group("balance").Finished(t.Context(), s.Seq)
 	require.NoError(t, err)
 	require.True(t, exists)
 	require.EqualValues(t, 7, finished)
@@ -127,7 +127,7 @@ func TestStatusSeesAnIdleWorker(t *testing.T) {
 	got, gone := b.take(t, "w1", 1)
 	require.Empty(t, got)
 	require.Empty(t, gone)
-	s, err := k.Status(t.Context(), "kafka")
+	s, err := k.Group("kafka").Status(t.Context())
 	require.NoError(t, err)
 	require.Len(t, s.Workers, 1)
 	require.Equal(t, "w1", s.Workers[0].Name)

@@ -15,11 +15,11 @@ import (
 
 // ReadNew delivers up to count new entries to the consumer. It waits up to block for the first entry. If none
 // arrives, it returns no entries and no error. The error wraps ErrNoGroup if the group or the stream does not exist.
-func (k *Shard) ReadNew(ctx context.Context, group, consumer string, count int, block time.Duration) ([]RawEntry,
+func (g Group) ReadNew(ctx context.Context, consumer string, count int, block time.Duration) ([]RawEntry,
 	error) {
-	cmd := k.readNew(ctx, group, consumer, count, block)
-	_ = k.store.reads.Process(ctx, cmd) // the command has its own error
-	return k.newEntries(cmd, group)
+	cmd := g.shard.readNew(ctx, g.name, consumer, count, block)
+	_ = g.shard.store.reads.Process(ctx, cmd) // the command has its own error
+	return g.shard.newEntries(cmd, g.name)
 }
 
 // ReadNewAhead reads new entries and, in the same round trip, the progress of the events that they probably have; an
@@ -27,18 +27,18 @@ func (k *Shard) ReadNew(ctx context.Context, group, consumer string, count int, 
 // (At) and is in another one there, the error is ErrStale. Entries may come together with an error:
 // they are then pending for this consumer, as others are. During a slot migration, the progress may be read first. So
 // its head may be older than the entries, and then it does not prove that an entry is forged.
-func (k *Shard) ReadNewAhead(ctx context.Context, group, consumer string, count int, block time.Duration,
+func (g Group) ReadNewAhead(ctx context.Context, consumer string, count int, block time.Duration,
 	likely stream.SeqRange) ([]RawEntry, *Progress, error) {
-	pipe := k.store.reads.Pipeline()
-	cmd := k.readNew(ctx, group, consumer, count, block)
+	pipe := g.shard.store.reads.Pipeline()
+	cmd := g.shard.readNew(ctx, g.name, consumer, count, block)
 	_ = pipe.Process(ctx, cmd)
 	var ranges []stream.SeqRange
 	if likely.Last > 0 {
 		ranges = []stream.SeqRange{likely}
 	}
-	progress := k.askProgress(ctx, pipe, group, ranges)
+	progress := g.shard.askProgress(ctx, pipe, g.name, ranges)
 	_, _ = pipe.Exec(ctx) // each command has its own error
-	entries, err := k.newEntries(cmd, group)
+	entries, err := g.shard.newEntries(cmd, g.name)
 	if len(entries) == 0 {
 		return nil, nil, err
 	}
@@ -157,10 +157,10 @@ var createGroupScript = newDrainScript("create_group")
 
 // CreateGroup creates the consumer group, and the stream if it does not exist. The group starts at the first entry in
 // the stream. CreateGroup reports whether this call created the group.
-func (k *Shard) CreateGroup(ctx context.Context, group string) (bool, error) {
-	reply, err := k.run(ctx, createGroupScript, []string{k.Keys.Events()}, []any{group})
+func (g Group) Create(ctx context.Context) (bool, error) {
+	reply, err := g.shard.run(ctx, createGroupScript, []string{g.shard.Keys.Events()}, []any{g.name})
 	if err != nil {
-		return false, fmt.Errorf("create group %s: %w", group, err)
+		return false, fmt.Errorf("create group %s: %w", g.name, err)
 	}
 	return one(createGroupScript, reply, func(s string) (bool, error) { return s == "made", nil })
 }
@@ -174,28 +174,28 @@ type GroupBegin struct {
 }
 
 // GroupBegin returns where a group begins to read.
-func (k *Shard) GroupBegin(ctx context.Context, group string) (b GroupBegin, err error) {
-	last, err := k.LastSeq(ctx) // before the entries: without any, the first event is later than this one
+func (g Group) Begin(ctx context.Context) (b GroupBegin, err error) {
+	last, err := g.shard.LastSeq(ctx) // before the entries: without any, the first event is later than this one
 	if err != nil {
 		return b, err
 	}
-	pipe := k.rdb.Pipeline()
-	ask := k.askGroup(ctx, pipe, group)
+	pipe := g.shard.rdb.Pipeline()
+	ask := g.shard.askGroup(ctx, pipe, g.name)
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	at, err := ask()
 	if b.Exists, b.Read = at.exists, at.exists && at.next != "(0-0"; err != nil || b.Read {
 		return b, err
 	}
-	if b.First, err = k.seqFrom(ctx, "-"); b.First == 0 {
+	if b.First, err = g.shard.seqFrom(ctx, "-"); b.First == 0 {
 		b.First = last + 1
 	}
 	if err != nil {
 		return b, err
 	}
 	// Entries behind an unfinished one may be gone, although it is still the first.
-	thinned, err := k.rdb.HGet(ctx, k.Keys.Meta(), "thinned").Int64()
+	thinned, err := g.shard.rdb.HGet(ctx, g.shard.Keys.Meta(), "thinned").Int64()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return b, fmt.Errorf("where group %s begins: %w", group, Classify(err))
+		return b, fmt.Errorf("where group %s begins: %w", g.name, Classify(err))
 	}
 	b.First = max(b.First, thinned+1)
 	return b, nil

@@ -83,7 +83,7 @@ func (b *bundle) ack(t *testing.T, group string, ids []string) {
 			done = append(done, r)
 		}
 	}
-	_, err := b.k.Ack(t.Context(), group, done, ids)
+	_, err := b.k.Group(group).Ack(t.Context(), done, ids)
 	require.NoError(t, err)
 }
 
@@ -234,7 +234,7 @@ func TestWhatTheDeletedBitsSaid(t *testing.T) {
 	const group = "kafka"
 	look := func(seq int64) bool {
 		t.Helper()
-		done, err := b.k.GroupDone(t.Context(), group,
+		done, err := b.k.Group(group).FinishedEvents(t.Context(),
 			stream.SeqRange{First: 1, Last: 2 * store.ChunkEvents})
 		require.NoError(t, err)
 		return done.Has(seq)
@@ -260,7 +260,7 @@ func TestWhatTheDeletedBitsSaid(t *testing.T) {
 	require.True(t, look(1))
 	require.True(t, look(store.ChunkEvents-1))
 	require.False(t, look(store.ChunkEvents))
-	_, err := b.k.Ack(t.Context(), group,
+	_, err := b.k.Group(group).Ack(t.Context(),
 		[]stream.SeqRange{{First: 5, Last: 5}, {First: store.ChunkEvents, Last: store.ChunkEvents}}, nil)
 	require.NoError(t, err)
 	require.True(t, look(store.ChunkEvents))
@@ -281,7 +281,7 @@ func TestTrimBehindAPendingEntry(t *testing.T) {
 	b.done(t, "balance", 450)
 	require.Len(t, b.read(t, "kafka", "w1", 460), 460)
 	b.ack(t, "kafka", append(append(ids[:7:7], ids[8:200]...), ids[201:460]...))
-	_, err := b.k.Ack(t.Context(), "kafka", []stream.SeqRange{{First: 22, Last: 23}}, nil)
+	_, err := b.k.Group("kafka").Ack(t.Context(), []stream.SeqRange{{First: 22, Last: 23}}, nil)
 	require.NoError(t, err)
 	groups := []string{"balance", "kafka"}
 	out := b.trim(t, store.Trim{Groups: groups, Retention: 700 * time.Second})

@@ -12,14 +12,14 @@ import (
 )
 
 // Workers returns the workers of a group on the shard. There are none before the stream exists.
-func (k *Shard) Workers(ctx context.Context, group string) ([]Worker, error) {
+func (g Group) Workers(ctx context.Context) ([]Worker, error) {
 	var all GroupStatus
-	exists, err := k.rdb.Exists(ctx, k.Keys.Events()).Result()
+	exists, err := g.shard.rdb.Exists(ctx, g.shard.Keys.Events()).Result()
 	if err != nil {
-		return nil, fmt.Errorf("workers of group %s: %w", group, Classify(err))
+		return nil, fmt.Errorf("workers of group %s: %w", g.name, Classify(err))
 	}
 	if exists > 0 {
-		err = addConsumers(group, k.rdb.XInfoConsumers(ctx, k.Keys.Events(), group), &all)
+		err = addConsumers(g.name, g.shard.rdb.XInfoConsumers(ctx, g.shard.Keys.Events(), g.name), &all)
 	}
 	return all.Workers, err
 }

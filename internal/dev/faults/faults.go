@@ -237,7 +237,7 @@ func (f *Faults) holds(ctx context.Context) (map[int]int64, error) {
 	holds := map[int]int64{}
 	for _, sink := range []string{configs.SinkBalance, configs.SinkKafka} {
 		for i := range f.store.Len() {
-			workers, err := f.store.Shard(i).Workers(ctx, sink)
+			workers, err := f.store.Shard(i).Group(sink).Workers(ctx)
 			if err != nil && !errors.Is(err, store.ErrNoGroup) {
 				return nil, err
 			}

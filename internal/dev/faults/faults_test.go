@@ -20,13 +20,13 @@ func TestWorkerThatHoldsMostIsKilled(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
 	for _, sink := range []string{"balance", "kafka"} {
-		_, err := f.shard.CreateGroup(t.Context(), sink)
+		_, err := f.shard.Group(sink).Create(t.Context())
 		require.NoError(t, err)
 	}
 	f.grab(3)
-	_, err := f.shard.ReadNew(t.Context(), "balance", "host-101-aa", 1, 0)
+	_, err := f.shard.Group("balance").ReadNew(t.Context(), "host-101-aa", 1, 0)
 	require.NoError(t, err)
-	_, err = f.shard.ReadNew(t.Context(), "kafka", "host-102-bb", 3, 0)
+	_, err = f.shard.Group("kafka").ReadNew(t.Context(), "host-102-bb", 3, 0)
 	require.NoError(t, err)
 	require.NoError(t, f.Cause(t.Context(), KillWorker))
 	require.Equal(t, []int{101, 0}, f.crew.pids())

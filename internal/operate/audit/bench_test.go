@@ -50,9 +50,9 @@ func BenchmarkMillion(b *testing.B) {
 		ledger.grants["big"] = append(ledger.grants["big"], e.Grants...)
 	}
 	topic := &memTopic{grants: ledger.grants["big"]}
-	_, err = k.CreateGroup(b.Context(), ledgerGroup)
+	_, err = k.Group(ledgerGroup).Create(b.Context())
 	require.NoError(b, err)
-	_, err = k.CreateGroup(b.Context(), topicGroup)
+	_, err = k.Group(topicGroup).Create(b.Context())
 	require.NoError(b, err)
 	cfg := audit.Config{Store: st, Ledger: ledger, LedgerGroup: ledgerGroup, Topic: topic,
 		TopicGroup: topicGroup, MaxListed: 10}

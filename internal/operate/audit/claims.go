@@ -20,7 +20,7 @@ func (r *run) readClaims(ctx context.Context) error {
 	}
 	for _, k := range r.sinks {
 		for _, s := range r.shards {
-			err := s.EachClaim(ctx, k.group, func(c store.OpenClaim, err error) error {
+			err := s.Group(k.group).EachClaim(ctx, func(c store.OpenClaim, err error) error {
 				r.claim(k, s, &c, err, now)
 				return nil
 			})

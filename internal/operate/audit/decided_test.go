@@ -22,7 +22,7 @@ func TestResolvedLetters(t *testing.T) {
 			w := busy(t)
 			w.deadLetter(t, "the account is closed")
 			k := w.keys("a")
-			letters, err := k.Letters(t.Context(), ledgerGroup, "-", "+", 10)
+			letters, err := k.Group(ledgerGroup).Letters(t.Context(), "-", "+", 10)
 			require.NoError(t, err)
 			require.Len(t, letters, 1)
 			decided, err := k.ResolveLetter(t.Context(), &store.Resolution{
@@ -63,7 +63,7 @@ func TestDecidedAfterTheEnd(t *testing.T) {
 		"a dropped letter": func(t *testing.T, w *world) {
 			w.deadLetter(t, "the account is closed")
 			k := w.keys("a")
-			letters, err := k.Letters(t.Context(), ledgerGroup, "-", "+", 10)
+			letters, err := k.Group(ledgerGroup).Letters(t.Context(), "-", "+", 10)
 			require.NoError(t, err)
 			require.Len(t, letters, 1)
 			_, err = k.ResolveLetter(t.Context(),
@@ -74,7 +74,7 @@ func TestDecidedAfterTheEnd(t *testing.T) {
 		"a letter that was dropped long ago": func(t *testing.T, w *world) {
 			w.deadLetter(t, "the account is closed")
 			k := w.keys("a")
-			letters, err := k.Letters(t.Context(), ledgerGroup, "-", "+", 10)
+			letters, err := k.Group(ledgerGroup).Letters(t.Context(), "-", "+", 10)
 			require.NoError(t, err)
 			_, err = k.ResolveLetter(t.Context(),
 				&store.Resolution{Sink: ledgerGroup, Letter: letters[0].ID, What: store.Dropped,

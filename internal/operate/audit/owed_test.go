@@ -28,10 +28,10 @@ func TestASinkThatWasAddedLater(t *testing.T) {
 		_, err := k.TrimEvents(t.Context(), store.Trim{Groups: []string{ledgerGroup}, Limit: 1_000})
 		require.NoError(t, err)
 		do(t, w.rdb.XTrimMinID(t.Context(), k.Keys.Events(), "9999999999999-0"))
-		begin, err := k.GroupBegin(t.Context(), topicGroup)
+		begin, err := k.Group(topicGroup).Begin(t.Context())
 		require.NoError(t, err)
 		owed[i] = begin.Owed(nil)
-		_, err = k.CreateGroup(t.Context(), topicGroup)
+		_, err = k.Group(topicGroup).Create(t.Context())
 		require.NoError(t, err)
 	}
 	w.grab(t, "a", 100, 10)

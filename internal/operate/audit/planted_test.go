@@ -181,7 +181,7 @@ var planted = map[string]struct {
 			id, err := w.rdb.XAdd(t.Context(),
 				&redis.XAddArgs{Stream: w.keys("a").Keys.Events(), Values: []string{"x", "1"}}).Result()
 			require.NoError(t, err)
-			_, err = w.keys("a").ReadNew(t.Context(), topicGroup, "w1", 10, 0)
+			_, err = w.keys("a").Group(topicGroup).ReadNew(t.Context(), "w1", 10, 0)
 			require.NoError(t, err)
 			_, err = w.keys("a").DeadLetter(t.Context(), store.Letter{
 				Group: topicGroup, Consumer: "w1", EntryID: id, Last: true, Class: hongbao.ClassPermanent, Reason: "no field v",

@@ -66,7 +66,7 @@ func (r *run) readProgress(ctx context.Context) error {
 					Detail: fmt.Sprintf("shard %d has %d events, but no consumer group %s", i, seq, k.group)})
 			}
 			if p.upto = seq; p.finished < seq {
-				p.bits, err = s.Done(ctx, k.group, stream.SeqRange{First: p.finished + 1, Last: seq})
+				p.bits, err = s.Group(k.group).Done(ctx, stream.SeqRange{First: p.finished + 1, Last: seq})
 				if err != nil {
 					return err
 				}
@@ -91,6 +91,6 @@ func (r *run) progressOf(ctx context.Context, s *shard, group string) (p progres
 	if seq, err = s.LastSeq(ctx); err != nil {
 		return p, 0, err
 	}
-	p.finished, p.exists, err = s.GroupFinished(ctx, group, seq)
+	p.finished, p.exists, err = s.Group(group).Finished(ctx, seq)
 	return p, seq, err
 }

@@ -145,7 +145,7 @@ func TestRemotePaidWhatWasDecidedOtherwise(t *testing.T) {
 func dropLetter(t *testing.T, w *world) hongbao.Grant {
 	w.deadLetter(t, "it is not booked")
 	k := w.keys("a")
-	letters, err := k.Letters(t.Context(), ledgerGroup, "-", "+", 10)
+	letters, err := k.Group(ledgerGroup).Letters(t.Context(), "-", "+", 10)
 	require.NoError(t, err)
 	require.Len(t, letters, 1)
 	_, err = k.ResolveLetter(t.Context(), &store.Resolution{Sink: ledgerGroup, Letter: letters[0].ID,

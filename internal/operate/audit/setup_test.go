@@ -150,7 +150,7 @@ func newWorldOn(t *testing.T, places int) *world {
 	}
 	for _, k := range st.Shards() {
 		for _, group := range []string{ledgerGroup, topicGroup} {
-			_, err := k.CreateGroup(t.Context(), group)
+			_, err := k.Group(group).Create(t.Context())
 			require.NoError(t, err)
 		}
 	}
@@ -208,7 +208,7 @@ func user(i int) string { return fmt.Sprintf("u%04d", i) }
 // read delivers all new entries of a shard to a group, and returns them.
 func (w *world) read(t *testing.T, shard int, group string) []stream.Entry {
 	t.Helper()
-	raw, err := w.store.Shard(shard).ReadNew(t.Context(), group, "w1", 10_000, 0)
+	raw, err := w.store.Shard(shard).Group(group).ReadNew(t.Context(), "w1", 10_000, 0)
 	require.NoError(t, err)
 	var out []stream.Entry
 	for _, r := range raw {
@@ -241,7 +241,7 @@ func (w *world) bring(t *testing.T, group string, put func(hongbao.Grant)) {
 
 func (w *world) ack(t *testing.T, shard int, group string, e *stream.Entry) {
 	t.Helper()
-	_, err := w.store.Shard(shard).Ack(t.Context(), group,
+	_, err := w.store.Shard(shard).Group(group).Ack(t.Context(),
 		[]stream.SeqRange{{First: e.Seq, Last: e.Seq + e.Events() - 1}}, []string{e.ID})
 	require.NoError(t, err)
 }

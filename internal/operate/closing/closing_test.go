@@ -139,7 +139,7 @@ func TestRefundWaitsForDecisions(t *testing.T) {
 		require.Equal(t, "closed", b.state())
 	}
 	refused("1 of them are dead letters")
-	letters, err := b.k.Letters(t.Context(), "balance", "-", "+", 10)
+	letters, err := b.k.Group("balance").Letters(t.Context(), "-", "+", 10)
 	require.NoError(t, err)
 	require.Len(t, letters, 1)
 	_, err = b.k.ResolveLetter(t.Context(), &store.Resolution{Sink: "balance", Letter: letters[0].ID,

@@ -68,7 +68,7 @@ func (c *Closer) standing(ctx context.Context, id string, places []*store.Shard,
 		return out, nil
 	}
 	finished, errs := store.Ask(len(places), store.AllAtOnce, func(j int) (int64, error) {
-		n, _, err := places[j].GroupFinished(ctx, c.cfg.Group, closes[j].Seq) // 0 if the group does not exist
+		n, _, err := places[j].Group(c.cfg.Group).Finished(ctx, closes[j].Seq) // 0 if the group does not exist
 		return n, err
 	})
 	if err := c.cfg.Store.Campaign(id).Joined(places, errs); err != nil {

@@ -45,10 +45,10 @@ func setupSpread(t *testing.T) *spread {
 
 func (s *spread) settleOn(k *store.Shard) {
 	s.t.Helper()
-	raw, err := k.ReadNew(s.t.Context(), "balance", "w1", 100, 0)
+	raw, err := k.Group("balance").ReadNew(s.t.Context(), "w1", 100, 0)
 	require.NoError(s.t, err)
 	for _, r := range raw {
-		_, err := k.Ack(s.t.Context(), "balance", nil, []string{r.ID})
+		_, err := k.Group("balance").Ack(s.t.Context(), nil, []string{r.ID})
 		require.NoError(s.t, err)
 	}
 }

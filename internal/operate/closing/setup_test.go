@@ -135,7 +135,7 @@ func setupOver(t *testing.T, server *testkit.RedisServer, n, places int) *bundle
 		ledger: &memLedger{refunds: map[string]payment.Refund{}, shards: places},
 	}
 	for _, k := range st.Places("rain", places) {
-		_, err := k.CreateGroup(t.Context(), "balance")
+		_, err := k.Group("balance").Create(t.Context())
 		require.NoError(t, err)
 	}
 	b.load("rain", places)
@@ -204,10 +204,10 @@ func (b *bundle) settle(grants int64) {
 	b.ledger.mu.Lock()
 	b.ledger.grants = grants
 	b.ledger.mu.Unlock()
-	raw, err := b.k.ReadNew(b.t.Context(), "balance", "w1", 100, 0)
+	raw, err := b.k.Group("balance").ReadNew(b.t.Context(), "w1", 100, 0)
 	require.NoError(b.t, err)
 	for _, r := range raw {
-		_, err := b.k.Ack(b.t.Context(), "balance", nil, []string{r.ID})
+		_, err := b.k.Group("balance").Ack(b.t.Context(), nil, []string{r.ID})
 		require.NoError(b.t, err)
 	}
 }

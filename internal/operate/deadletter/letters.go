@@ -98,7 +98,7 @@ type span struct{ after, last string }
 
 func (l *Letters) eachIn(ctx context.Context, p Place, s span, fn func([]Letter) error) error {
 	read := func(first string, n int) ([]store.RawEntry, error) {
-		return l.store.Shard(p.Shard).Letters(ctx, p.Sink, first, s.last, n)
+		return l.store.Shard(p.Shard).Group(p.Sink).Letters(ctx, first, s.last, n)
 	}
 	return eachRaw(s.after, read, func(raw []store.RawEntry) error {
 		page := make([]Letter, len(raw))
@@ -112,7 +112,7 @@ func (l *Letters) eachIn(ctx context.Context, p Place, s span, fn func([]Letter)
 // EachResolved calls fn for each resolved letter of a sink on a shard, in the order of the decisions.
 func (l *Letters) EachResolved(ctx context.Context, sink string, shard int, fn func(*Resolved)) error {
 	read := func(first string, n int) ([]store.RawEntry, error) {
-		return l.store.Shard(shard).ResolvedLetters(ctx, sink, first, "+", n)
+		return l.store.Shard(shard).Group(sink).ResolvedLetters(ctx, first, "+", n)
 	}
 	return eachRaw("", read, func(raw []store.RawEntry) error {
 		for i := range raw {
@@ -281,7 +281,7 @@ func (l *Letters) Get(ctx context.Context, id string) (Letter, error) {
 	if err != nil {
 		return Letter{}, err
 	}
-	raw, err := l.store.Shard(shard).Letters(ctx, sink, stream, stream, 1)
+	raw, err := l.store.Shard(shard).Group(sink).Letters(ctx, stream, stream, 1)
 	if err != nil {
 		return Letter{}, err
 	}

@@ -177,7 +177,7 @@ func TestRequeue(t *testing.T) {
 	require.Equal(t, map[string]int{"1-5": 1, "0-3": 1, "0-4": 1}, w.Target.Copies)
 	require.Equal(t, "0-7 0-0", idsOf(deadlettertest.List(t, l, deadletter.Filter{})))
 
-	log, err := w.Store.Shard(0).ResolvedLetters(t.Context(), "kafka", "-", "+", 10)
+	log, err := w.Store.Shard(0).Group("kafka").ResolvedLetters(t.Context(), "-", "+", 10)
 	require.NoError(t, err)
 	require.Len(t, log, 2)
 	require.Equal(t, []string{"decision", "requeued", "by", "ann", "why", "fixed,\nby hand"}, log[0].Values[2:8])
@@ -208,7 +208,7 @@ func TestRequeueOfAPausedCampaign(t *testing.T) {
 	l := w.Letters()
 	for shard := range deadlettertest.Shards {
 		k := w.Store.Shard(shard)
-		_, _, err := k.PauseSinkCampaign(t.Context(), "kafka", "snow",
+		_, _, err := k.Group("kafka").PauseCampaign(t.Context(), "snow",
 			stream.Decision{By: "hongbao", Why: "1000 dead letters within a minute"})
 		require.NoError(t, err)
 	}
@@ -234,7 +234,7 @@ func TestRequeueOfAPausedCampaign(t *testing.T) {
 		refuse = false
 	}
 	for shard := range deadlettertest.Shards {
-		list, err := w.Store.Shard(shard).SinkCampaigns(t.Context(), "kafka")
+		list, err := w.Store.Shard(shard).Group("kafka").PausedCampaigns(t.Context())
 		require.NoError(t, err)
 		require.True(t, list[0].Paused)
 	}
@@ -385,7 +385,7 @@ func TestDrop(t *testing.T) {
 	_, err = l.Drop(t.Context(), deadletter.Pick{IDs: []string{whole.ID}}, ann, false)
 	require.ErrorIs(t, err, deadletter.ErrNoLetter)
 	require.Equal(t, "0-3 0-4 0-7 1-5", idsOf(deadlettertest.List(t, l, deadletter.Filter{})))
-	log, err := w.Store.Shard(0).ResolvedLetters(t.Context(), "kafka", "-", "+", 10)
+	log, err := w.Store.Shard(0).Group("kafka").ResolvedLetters(t.Context(), "-", "+", 10)
 	require.NoError(t, err)
 	require.Contains(t, strings.Join(log[0].Values, " "), "decision dropped by ann")
 	require.Contains(t, strings.Join(log[0].Values, " "), "entry.3 grant rain forged")

@@ -117,7 +117,7 @@ func (l *Letters) Drop(ctx context.Context, pick Pick, who stream.Decision, dryR
 		if dryRun || len(letters) == 0 {
 			return nil
 		}
-		open, err := k.OpenClaims(ctx, letters[0].Sink)
+		open, err := k.Group(letters[0].Sink).OpenClaims(ctx)
 		for i := 0; i < len(letters) && err == nil; i++ {
 			x := &letters[i]
 			if why := mayArrive(x, open); why != nil {

@@ -212,7 +212,7 @@ func (r *Recoverer) fenceTopic(ctx context.Context, k *store.Shard, f *facts, wr
 	began := time.Now()
 	defer func() { f.steps.Topic += time.Since(began).Milliseconds() }()
 	since := topicSince(wrote, &f.before.LastWrite, r.cfg.Topic.FenceSince)
-	open, err := k.OpenClaims(ctx, r.cfg.TopicSink)
+	open, err := k.Group(r.cfg.TopicSink).OpenClaims(ctx)
 	if err != nil {
 		return err
 	}

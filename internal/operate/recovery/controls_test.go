@@ -49,11 +49,11 @@ func TestPausesComeBackFromTheLedger(t *testing.T) {
 	ctx, seven := t.Context(), 7
 	old := w.older(t)
 	require.NoError(t, w.store.Campaign(id).Pause(ctx, by("ann", "the shop is closed")))
-	_, _, err := w.shard().PauseSink(ctx, "balance", by("bob", "the bank is closed"))
+	_, _, err := w.shard().Group("balance").Pause(ctx, by("bob", "the bank is closed"))
 	require.NoError(t, err)
-	_, _, err = w.shard().LimitSink(ctx, "kafka", &seven, by("cid", "slowly"))
+	_, _, err = w.shard().Group("kafka").Limit(ctx, &seven, by("cid", "slowly"))
 	require.NoError(t, err)
-	_, _, err = w.shard().PauseSinkCampaign(ctx, "kafka", id, by("dan", "its letters"))
+	_, _, err = w.shard().Group("kafka").PauseCampaign(ctx, id, by("dan", "its letters"))
 	require.NoError(t, err)
 	require.EqualValues(t, 4, w.waiting(t))
 	require.NoError(t, w.rec.KeepControls(ctx))
@@ -70,18 +70,18 @@ func TestPausesComeBackFromTheLedger(t *testing.T) {
 		require.Equal(t, store.StatePaused, state)
 		require.Equal(t, "ann", by)
 		require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomePaused: 1}, outcomes(w.grab(t, w.rdb, 1)))
-		c, err := w.shard().SinkControl(ctx, "balance")
+		c, err := w.shard().Group("balance").Control(ctx)
 		require.NoError(t, err)
 		require.True(t, c.Paused)
 		require.Equal(t, "bob", c.By)
 		require.Equal(t, "the bank is closed", c.Why)
 		require.WithinDuration(t, time.Now(), c.At, time.Minute)
-		c, err = w.shard().SinkControl(ctx, "kafka")
+		c, err = w.shard().Group("kafka").Control(ctx)
 		require.NoError(t, err)
 		require.Equal(t, 7, *c.Rate)
 		require.Equal(t, "cid", c.Limited.By)
 		require.Positive(t, c.Campaigns, "workers read the campaigns again")
-		paused, err := w.shard().SinkCampaigns(ctx, "kafka")
+		paused, err := w.shard().Group("kafka").PausedCampaigns(ctx)
 		require.NoError(t, err)
 		require.Len(t, paused, 1)
 		require.True(t, paused[0].Paused)
@@ -135,15 +135,15 @@ func TestResumeThatChangesNothing(t *testing.T) {
 	w := setup(t)
 	ctx := t.Context()
 	old := w.older(t)
-	_, _, err := w.shard().PauseSink(ctx, "balance", by("ann", "the bank is closed"))
+	_, _, err := w.shard().Group("balance").Pause(ctx, by("ann", "the bank is closed"))
 	require.NoError(t, err)
 	require.NoError(t, w.rec.KeepControls(ctx))
 	w.restart(t, old)
-	changed, _, err := w.shard().ResumeSink(ctx, "balance", by("bob", "it is open"))
+	changed, _, err := w.shard().Group("balance").Resume(ctx, by("bob", "it is open"))
 	require.NoError(t, err)
 	require.False(t, changed, "the fault fired")
 	w.opens(t)
-	c, err := w.shard().SinkControl(ctx, "balance")
+	c, err := w.shard().Group("balance").Control(ctx)
 	require.NoError(t, err)
 	require.False(t, c.Paused)
 }
@@ -192,7 +192,7 @@ func TestPausesOfWorkersAreInTheJournal(t *testing.T) {
 		for range 2 {
 			require.NoError(t, campaigns.Pause(ctx, by))
 			for shard := range 2 {
-				_, _, err := w.store.Shard(shard).PauseSinkCampaign(ctx, "kafka", name, by)
+				_, _, err := w.store.Shard(shard).Group("kafka").PauseCampaign(ctx, name, by)
 				require.NoError(t, err)
 			}
 			for range 2 {
@@ -204,7 +204,7 @@ func TestPausesOfWorkersAreInTheJournal(t *testing.T) {
 		t.Helper()
 		require.NoError(t, campaigns.Resume(ctx, by("ann", "repaired")))
 		for shard := range 2 {
-			_, _, err := w.store.Shard(shard).ResumeSinkCampaign(ctx, "kafka", name, by("ann", "repaired"))
+			_, _, err := w.store.Shard(shard).Group("kafka").ResumeCampaign(ctx, name, by("ann", "repaired"))
 			require.NoError(t, err)
 		}
 	}

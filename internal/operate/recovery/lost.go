@@ -262,7 +262,7 @@ func (e *Ender) waiting(ctx context.Context, out *placesEnding) error {
 }
 
 func (e *Ender) waitingOn(ctx context.Context, p *place, owed stream.Owed, out *placesEnding) error {
-	w, err := p.Waiting(ctx, e.Group, out.Campaign, owed)
+	w, err := p.Group(e.Group).Waiting(ctx, out.Campaign, owed)
 	if err != nil {
 		return err
 	}

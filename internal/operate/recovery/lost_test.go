@@ -43,14 +43,15 @@ func (w *world) accepts(t *testing.T) {
 
 func (w *world) finish(t *testing.T) {
 	t.Helper()
-	_, err := w.shard().CreateGroup(t.Context(), "balance")
+	_, err := w.shard().Group("balance").Create(t.Context())
 	require.NoError(t, err)
-	raw, err := w.shard().ReadNew(t.Context(), "balance", "w", 1000, 0)
+	raw, err := w.shard().Group("balance").ReadNew(t.Context(), "w", 1000, 0)
 	require.NoError(t, err)
 	for i := range raw {
 		e, err := stream.ParseEntry(0, raw[i].ID, raw[i].Values)
 		require.NoError(t, err)
-		_, err = w.shard().Ack(t.Context(), "balance", []stream.SeqRange{{First: e.Seq, Last: e.Last()}}, []string{e.ID})
+		_, err = w.shard().Group("balance").Ack(t.Context(), []stream.SeqRange{{First: e.Seq, Last: e.Last()}},
+			[]string{e.ID})
 		require.NoError(t, err)
 	}
 }
@@ -178,7 +179,7 @@ func (w *world) pay(t *testing.T, answers []hongbao.Answer) {
 			RequestID: r.RequestID, Time: r.Time}
 	}
 	require.Nil(t, settler.Handle(t.Context(), testkit.Batch(grants)))
-	_, err := w.shard().Ack(t.Context(), "balance", []stream.SeqRange{{First: 1, Last: int64(len(grants))}}, nil)
+	_, err := w.shard().Group("balance").Ack(t.Context(), []stream.SeqRange{{First: 1, Last: int64(len(grants))}}, nil)
 	require.NoError(t, err)
 }
 

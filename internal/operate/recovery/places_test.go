@@ -75,7 +75,7 @@ func (w *world) grantOn(t *testing.T, id string, places []*store.Shard) {
 	t.Helper()
 	settler := w.settler(t)
 	for _, k := range places {
-		_, err := k.CreateGroup(t.Context(), "balance")
+		_, err := k.Group("balance").Create(t.Context())
 		require.NoError(t, err)
 		for i := range 10 {
 			storetest.Grab(t, k, id, fmt.Sprintf("u%d-%d/r", k.Index(), i))
@@ -85,11 +85,11 @@ func (w *world) grantOn(t *testing.T, id string, places []*store.Shard) {
 		for _, e := range entries {
 			require.Nil(t, settler.Handle(t.Context(), testkit.Batch(e.Grants)))
 		}
-		raw, err := k.ReadNew(t.Context(), "balance", "w", 1000, 0)
+		raw, err := k.Group("balance").ReadNew(t.Context(), "w", 1000, 0)
 		require.NoError(t, err)
 		for i := range raw {
 			events := []stream.SeqRange{{First: entries[i].Seq, Last: entries[i].Last()}}
-			_, err = k.Ack(t.Context(), "balance", events, []string{raw[i].ID})
+			_, err = k.Group("balance").Ack(t.Context(), events, []string{raw[i].ID})
 			require.NoError(t, err)
 		}
 	}

@@ -14,10 +14,10 @@ func TestSkippedSeqsDoNotWait(t *testing.T) {
 		w.grab(t, w.rdb, 2)
 		for _, sink := range []string{"balance", "absent"} {
 			if sink == "balance" && opened == 0 {
-				_, err := w.shard().CreateGroup(t.Context(), sink)
+				_, err := w.shard().Group(sink).Create(t.Context())
 				require.NoError(t, err)
 			}
-			s, err := w.shard().Status(t.Context(), sink)
+			s, err := w.shard().Group(sink).Status(t.Context())
 			require.NoError(t, err)
 			require.EqualValues(t, 2*(opened+1), s.Waiting, "sink %s after %d openings", sink, opened)
 		}

@@ -64,11 +64,12 @@ func (w *run) note(change func(*Report)) {
 
 func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) error {
 	k := w.at(shard)
-	doneOf := k.Done
+	bits := k.Group(w.DoneSink)
+	doneOf := bits.Done
 	if w.DoneSink != DoneSink(w.Name) {
-		doneOf = k.GroupDone
+		doneOf = bits.FinishedEvents
 	}
-	done, err := doneOf(ctx, w.DoneSink, stream.SeqRange{First: grants[0].Seq, Last: grants[len(grants)-1].Seq})
+	done, err := doneOf(ctx, stream.SeqRange{First: grants[0].Seq, Last: grants[len(grants)-1].Seq})
 	if err != nil {
 		return err
 	}
@@ -141,7 +142,7 @@ func (w *run) marked(ctx context.Context, k *store.Shard, grants []hongbao.Grant
 		return nil
 	}
 	seqs := stream.SeqRange{First: fromReceipts[0].Seq, Last: fromReceipts[len(fromReceipts)-1].Seq}
-	done, err := k.GroupDone(ctx, w.Sink, seqs)
+	done, err := k.Group(w.Sink).FinishedEvents(ctx, seqs)
 	if err != nil {
 		return err
 	}
@@ -178,7 +179,7 @@ func mark(ctx context.Context, k *store.Shard, sink string, grants []hongbao.Gra
 	for i := range grants {
 		events = stream.AppendSeq(events, grants[i].Seq)
 	}
-	_, err := k.Ack(ctx, sink, events, nil)
+	_, err := k.Group(sink).Ack(ctx, events, nil)
 	return err
 }
 

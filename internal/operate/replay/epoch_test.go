@@ -43,7 +43,7 @@ func TestReplayOfAnotherEpoch(t *testing.T) {
 	require.ErrorContains(t, err, "start it again under this name to continue")
 	require.False(t, report.Finished)
 	require.Equal(t, 2, w.Target.Calls, "the fault fired")
-	done, err := w.Store.Shard(0).Done(t.Context(), replay.DoneSink("copy"),
+	done, err := w.Store.Shard(0).Group(replay.DoneSink("copy")).Done(t.Context(),
 		stream.SeqRange{First: 1, Last: 100})
 	require.NoError(t, err)
 	require.True(t, done.Has(20))
@@ -88,7 +88,7 @@ func TestReplayAfterLostDoneBits(t *testing.T) {
 	require.Equal(t, 1, reads)
 	require.Zero(t, report.Delivered)
 	require.Equal(t, w.events(all), w.Target.Copies)
-	done, err := w.Store.Shard(0).Done(t.Context(), replay.DoneSink("copy"), stream.SeqRange{First: 1, Last: 1})
+	done, err := w.Store.Shard(0).Group(replay.DoneSink("copy")).Done(t.Context(), stream.SeqRange{First: 1, Last: 1})
 	require.NoError(t, err)
 	require.True(t, done.Has(1), "the done bits are back")
 }

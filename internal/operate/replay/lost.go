@@ -56,7 +56,7 @@ func FindLost(ctx context.Context, st *store.Store, sink string) (*Lost, error) 
 			return nil, fmt.Errorf("find what %s has lost: %w", sink, err)
 		}
 		if at.last > 0 {
-			if at.done, err = k.GroupDone(ctx, sink, stream.SeqRange{First: 1, Last: at.last}); err != nil {
+			if at.done, err = k.Group(sink).FinishedEvents(ctx, stream.SeqRange{First: 1, Last: at.last}); err != nil {
 				return nil, fmt.Errorf("find what %s has lost: %w", sink, err)
 			}
 		}

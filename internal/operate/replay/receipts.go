@@ -28,7 +28,7 @@ func newReceipts(c *Config) *receipts {
 // when the sink has not finished some of the seqs.
 func (c *receipts) of(ctx context.Context, s *source, shard int, seqs stream.SeqRange) ([]hongbao.Grant, error) {
 	k := s.store.Shard(shard)
-	done, err := k.GroupDone(ctx, c.sink, seqs)
+	done, err := k.Group(c.sink).FinishedEvents(ctx, seqs)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,8 @@ func (c *receipts) read(ctx context.Context, s *source, shard int) error {
 	if err != nil {
 		return err
 	}
-	done, err := k.GroupDone(ctx, c.sink, stream.SeqRange{First: max(1, min(head.DoneFloor, head.Seq)), Last: head.Seq})
+	done, err := k.Group(c.sink).FinishedEvents(ctx, stream.SeqRange{First: max(1, min(head.DoneFloor, head.Seq)),
+		Last: head.Seq})
 	if err != nil {
 		return err
 	}

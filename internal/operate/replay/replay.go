@@ -205,7 +205,7 @@ func (w *run) begin(ctx context.Context) error {
 			}
 			continue
 		}
-		n, err := w.Store.Shard(shard).CountLetters(ctx, w.opts.Dead)
+		n, err := w.Store.Shard(shard).Group(w.opts.Dead).CountLetters(ctx)
 		if err != nil {
 			return err
 		}

@@ -312,7 +312,7 @@ func TestDoneBitsOfTheSinkItself(t *testing.T) {
 	w := setup(t)
 	w.Add(t, 50)
 	for shard := range deadlettertest.Shards {
-		_, err := w.Store.Shard(shard).Ack(t.Context(), "kafka",
+		_, err := w.Store.Shard(shard).Group("kafka").Ack(t.Context(),
 			[]stream.SeqRange{{First: 1, Last: 20}, {First: 30, Last: 50}}, nil)
 		require.NoError(t, err)
 	}
@@ -321,7 +321,7 @@ func TestDoneBitsOfTheSinkItself(t *testing.T) {
 	report := w.run(t, cfg, replay.Options{})
 	require.Equal(t, w.events(func(g *hongbao.Grant) bool { return g.Seq > 20 && g.Seq < 30 }), w.Target.Copies)
 	require.Equal(t, int64(82), report.Before)
-	done, err := w.Store.Shard(0).Done(t.Context(), "kafka", stream.SeqRange{First: 21, Last: 21})
+	done, err := w.Store.Shard(0).Group("kafka").Done(t.Context(), stream.SeqRange{First: 21, Last: 21})
 	require.NoError(t, err)
 	require.False(t, done.Has(21))
 }

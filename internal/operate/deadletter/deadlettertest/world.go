@@ -118,9 +118,9 @@ func (t *Target) take(g hongbao.Grant) {
 func (w *World) Bury(t *testing.T, shard int, seq int64, class hongbao.Class) {
 	t.Helper()
 	k, g := w.Store.Shard(shard), Grant(shard, seq)
-	_, err := k.CreateGroup(t.Context(), "kafka")
+	_, err := k.Group("kafka").Create(t.Context())
 	require.NoError(t, err)
-	_, err = k.ReadNew(t.Context(), "kafka", "w1", 10_000, 0)
+	_, err = k.Group("kafka").ReadNew(t.Context(), "w1", 10_000, 0)
 	require.NoError(t, err)
 	g.EntryID = fmt.Sprintf("%d-%d", Began+seq/5, seq)
 	written, err := k.DeadLetter(t.Context(), store.Letter{
@@ -135,11 +135,11 @@ func (w *World) Bury(t *testing.T, shard int, seq int64, class hongbao.Class) {
 func (w *World) BuryEntry(t *testing.T, fields ...string) {
 	t.Helper()
 	k := w.Store.Shard(0)
-	_, err := k.CreateGroup(t.Context(), "kafka")
+	_, err := k.Group("kafka").Create(t.Context())
 	require.NoError(t, err)
 	id, err := w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Keys.Events(), Values: fields}).Result()
 	require.NoError(t, err)
-	_, err = k.ReadNew(t.Context(), "kafka", "w1", 10_000, 0)
+	_, err = k.Group("kafka").ReadNew(t.Context(), "w1", 10_000, 0)
 	require.NoError(t, err)
 	_, err = k.DeadLetter(t.Context(), store.Letter{
 		Group: "kafka", Consumer: "w1", EntryID: id, Last: true, Class: hongbao.ClassPermanent, Reason: "can't be read",
