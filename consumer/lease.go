@@ -61,7 +61,7 @@ func (l *lease) giveBack() {
 	for _, it := range l.owned() {
 		list = append(list, store.Parking{ID: it.ID, Level: store.Stay, Attempts: it.Attempt - 1})
 	}
-	if _, err := l.s.at.Group(l.s.cfg.Group).Park(l.ctx, l.s.cfg.Consumer, list); err != nil {
+	if _, err := l.s.group().Park(l.ctx, l.s.cfg.Consumer, list); err != nil {
 		l.s.log.Warn("attempts could not be given back; the next outage tries it again", zap.Error(err))
 		return
 	}
@@ -173,7 +173,7 @@ func (l *lease) renew() {
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, l.s.cfg.Lease/3)
 	defer cancel()
-	states, err := l.s.at.Group(l.s.cfg.Group).Renew(ctx, l.s.cfg.Consumer, ids)
+	states, err := l.s.group().Renew(ctx, l.s.cfg.Consumer, ids)
 	if errors.Is(err, store.ErrStale) {
 		l.lose(errLeaseLost, zap.Error(err))
 		return

@@ -18,4 +18,6 @@ type AttentionError struct{ error }
 func (e AttentionError) Unwrap() error { return e.error }
 
 // NeedsAttention returns a AttentionError.
-func NeedsAttention(format string, args ...any) error { return AttentionError{fmt.Errorf(format, args...)} }
+func NeedsAttention(format string, args ...any) error {
+	return AttentionError{fmt.Errorf(format, args...)}
+}
