@@ -87,7 +87,7 @@ func (k *Shard) askProgress(ctx context.Context, pipe redis.Pipeliner, group str
 	}
 }
 
-// GroupDone is Done for the bits of a consumer group: events below the done floor count as done.
+// FinishedEvents is Done for the bits of a consumer group: events below the done floor count as done.
 func (g Group) FinishedEvents(ctx context.Context, r stream.SeqRange) (Bitset, error) {
 	p, err := g.Progress(ctx, r)
 	if err != nil {

@@ -23,7 +23,7 @@ type ClaimCall struct {
 	// Done is the sink whose done bits show earlier pushes; empty means Sink.
 	Done string
 	// Trimmed makes events below the done floor count as done, because trimming deletes their bits. It is for the
-	// done bits of a consumer group; see GroupDone.
+	// done bits of a consumer group; see Group.FinishedEvents.
 	Trimmed bool
 	Lease   time.Duration
 	// TakeLive means that claims of live owners are taken over too. Set it only for sinks where a second push of the

@@ -297,7 +297,7 @@ func TestGroupFinished(t *testing.T) {
 	require.Equal(t, e.Seq, n)
 }
 
-// A forged entry with a seq far ahead is pending. GroupFinished does not count the events below that seq as finished.
+// A forged entry with a seq far ahead is pending. Finished does not count the events below that seq as finished.
 func TestGroupFinishedPassesOverForgedEntries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -14,7 +14,7 @@ import (
 
 var raiseDoneFloorScript = newDrainScript("raise_done_floor")
 
-// GroupFinished returns the highest event, at most seq, up to which a consumer group has finished all events of the
+// Finished returns the highest event, at most seq, up to which a consumer group has finished all events of the
 // shard. seq must be an event that the shard has at the time of the call. Concurrent changes can make the result too
 // low, but never too high. exists is false if the group or the stream does not exist.
 func (g Group) Finished(ctx context.Context, seq int64) (finished int64, exists bool, err error) {

@@ -29,30 +29,30 @@ type SinkControl struct {
 	// Limited and LimitAt say who changed Rate last, why and when.
 	Limited stream.Decision
 	LimitAt time.Time
-	// Campaigns counts the decisions about single campaigns, see Shard.SinkCampaigns. A reader compares it to notice
+	// Campaigns counts the decisions about single campaigns, see Group.PausedCampaigns. A reader compares it to notice
 	// new ones.
 	Campaigns int64
 }
 
-// PauseSink pauses a sink on the shard for all workers. It reports whether that changed anything, and returns the
+// Pause pauses a sink on the shard for all workers. It reports whether that changed anything, and returns the
 // sink's state. If the sink is already paused, the first decision stays.
 func (g Group) Pause(ctx context.Context, by stream.Decision) (bool, SinkControl, error) {
 	return g.shard.pauseSink(ctx, "pause", g.name, "", by)
 }
 
-// ResumeSink lets a paused sink continue. Its results are like PauseSink's.
+// Resume lets a paused sink continue. Its results are like PauseSink's.
 func (g Group) Resume(ctx context.Context, by stream.Decision) (bool, SinkControl, error) {
 	return g.shard.pauseSink(ctx, "resume", g.name, "", by)
 }
 
-// PauseSinkCampaign pauses one campaign for a sink on the shard. Workers hold back its grants, and deliver the grants
+// PauseCampaign pauses one campaign for a sink on the shard. Workers hold back its grants, and deliver the grants
 // of other campaigns.
 func (g Group) PauseCampaign(ctx context.Context, campaign string, by stream.Decision) (bool, SinkControl,
 	error) {
 	return g.shard.pauseSink(ctx, "pause", g.name, campaign, by)
 }
 
-// ResumeSinkCampaign ends the pause of a campaign for a sink.
+// ResumeCampaign ends the pause of a campaign for a sink.
 func (g Group) ResumeCampaign(ctx context.Context, campaign string, by stream.Decision) (bool, SinkControl,
 	error) {
 	return g.shard.pauseSink(ctx, "resume", g.name, campaign, by)
@@ -67,7 +67,7 @@ func (k *Shard) pauseSink(ctx context.Context, what, sink, campaign string, by s
 	return k.controlSink(ctx, sink, what, by.By, by.Why, "", campaign, about.Name())
 }
 
-// LimitSink sets the rate limit of a sink over all workers, in grants a second. 0 means no limit, and nil means each
+// Limit sets the rate limit of a sink over all workers, in grants a second. 0 means no limit, and nil means each
 // worker's own setting. Its results are like PauseSink's.
 func (g Group) Limit(ctx context.Context, rate *int, by stream.Decision) (bool, SinkControl, error) {
 	text := ""
@@ -93,7 +93,7 @@ func (k *Shard) controlSink(ctx context.Context, sink string, args ...any) (chan
 	return changed, now, r.done(sinkScript)
 }
 
-// SinkControl returns the decisions of operators about a sink on the shard.
+// Control returns the decisions of operators about a sink on the shard.
 func (g Group) Control(ctx context.Context) (SinkControl, error) {
 	return g.shard.readControl(g.name, g.shard.rdb.HGetAll(ctx, g.shard.Keys.Sink(g.name)))
 }
@@ -160,7 +160,7 @@ type CampaignPause struct {
 	At       time.Time
 }
 
-// SinkCampaigns returns the decisions about single campaigns of a sink, sorted by campaign.
+// PausedCampaigns returns the decisions about single campaigns of a sink, sorted by campaign.
 func (g Group) PausedCampaigns(ctx context.Context) ([]CampaignPause, error) {
 	fields, err := g.shard.rdb.HGetAll(ctx, g.shard.Keys.SinkCampaigns(g.name)).Result()
 	if err != nil {

@@ -155,8 +155,8 @@ func (k *Shard) LastSeq(ctx context.Context) (int64, error) {
 
 var createGroupScript = newDrainScript("create_group")
 
-// CreateGroup creates the consumer group, and the stream if it does not exist. The group starts at the first entry in
-// the stream. CreateGroup reports whether this call created the group.
+// Create creates the consumer group, and the stream if it does not exist. The group starts at the first entry in
+// the stream. Create reports whether this call created the group.
 func (g Group) Create(ctx context.Context) (bool, error) {
 	reply, err := g.shard.run(ctx, createGroupScript, []string{g.shard.Keys.Events()}, []any{g.name})
 	if err != nil {
@@ -173,7 +173,7 @@ type GroupBegin struct {
 	Exists, Read bool
 }
 
-// GroupBegin returns where a group begins to read.
+// Begin returns where a group begins to read.
 func (g Group) Begin(ctx context.Context) (b GroupBegin, err error) {
 	last, err := g.shard.LastSeq(ctx) // before the entries: without any, the first event is later than this one
 	if err != nil {

@@ -226,7 +226,7 @@ func TestTrimIgnoresForgedSeq(t *testing.T) {
 }
 
 // Done bits below the done floor are deleted, and the floor never falls. Events below it then count as done in
-// GroupDone, and in a claim with Trimmed. In a claim without Trimmed they do not.
+// FinishedEvents, and in a claim with Trimmed. In a claim without Trimmed they do not.
 func TestWhatTheDeletedBitsSaid(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
