@@ -10,7 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// prepare reads the shard's epoch if it is not known, and checks that this is the deployment's Redis. It creates the consumer group once, and records what it owes.
+// prepare checks that this is the deployment's Redis and reads the shard's epoch, if the epoch is not known. It creates
+// the consumer group once, and records what it owes.
 func (s *shard) prepare(ctx context.Context) error {
 	if s.epoch == 0 {
 		if err := s.redis.Belongs(ctx); err != nil {

@@ -108,8 +108,8 @@ func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 	}
 	st := cfg.Deployment.Store()
 	n := st.Len()
-	return &Trimmer{cfg: cfg, log: cfg.Deployment.Log(), store: st, at: make([]trimming, n), reported: make([]string, n), failing: make([]bool, n), name: rand.Text(),
-		next: make([]time.Time, n)}, nil
+	return &Trimmer{cfg: cfg, log: cfg.Deployment.Log(), store: st, at: make([]trimming, n), reported: make([]string, n),
+		failing: make([]bool, n), name: rand.Text(), next: make([]time.Time, n)}, nil
 }
 
 // trimmerLead is the name of the trimmers' lead. No group can have this name.

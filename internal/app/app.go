@@ -61,7 +61,8 @@ type Hooks struct {
 // New returns an App. It contacts no server.
 func New(cfg *configs.Config, log *zap.Logger, hooks Hooks) (*App, error) {
 	redis.SetLogger(redisLog{log.Sugar()}) // by default the library writes to standard error
-	a := &App{Config: cfg, log: log, worker: store.WorkerName(cfg.Seams.Process), scans: semaphore.NewWeighted(maxScans), hooks: hooks}
+	a := &App{Config: cfg, log: log, worker: store.WorkerName(cfg.Seams.Process),
+		scans: semaphore.NewWeighted(maxScans), hooks: hooks}
 	a.redis = cfg.RedisClient()
 	a.atEnd(a.redis.Close)
 	reads := cfg.ReadsClient()
