@@ -110,14 +110,9 @@ func stateOf(c *app.Shown, now time.Time) string {
 		return "not loaded"
 	case c.Redis.State != store.StateOpen:
 		return c.Redis.State
-	case now.Before(c.Spec.From):
-		return "not started"
-	case !now.Before(c.Spec.To):
-		return "ended"
-	case c.Redis.Left == 0:
-		return "sold out"
 	}
-	return "open"
+	view := store.PublicView{State: c.Redis.State, From: c.Spec.From, To: c.Spec.To, SoldOut: c.Redis.Left == 0, Now: now}
+	return strings.ReplaceAll(view.Status(), "_", " ")
 }
 
 // stateStyle returns the style of a campaign's state.
