@@ -27,6 +27,9 @@ type TrimmerConfig struct {
 	Deployment *deployment.Deployment
 	// Groups are the consumer groups that must exist. While one is missing, nothing is trimmed.
 	Groups []string
+	// MayLag are those of Groups that never make producers answer busy, however far they are behind. Redis keeps the
+	// events that wait for them.
+	MayLag []string
 	// Debts has the events that each group owes to its sink. It is nil if nothing is recorded: then each group owes every
 	// event, and an event that was deleted before a group got it counts as lost.
 	Debts Debts
@@ -101,6 +104,11 @@ func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 	for _, g := range cfg.Groups {
 		if err := hongbao.CheckCampaignID(g); err != nil {
 			errs = append(errs, fmt.Errorf("group %q: %w", g, err))
+		}
+	}
+	for _, g := range cfg.MayLag {
+		if !slices.Contains(cfg.Groups, g) {
+			errs = append(errs, fmt.Errorf("MayLag has group %q, which Groups lacks", g))
 		}
 	}
 	if len(errs) > 0 {
@@ -234,7 +242,7 @@ func (t *Trimmer) trim(ctx context.Context, shard int) (out store.Trimmed, err e
 func (t *Trimmer) delete(ctx context.Context, k *store.Shard, at *trimming) (out store.Trimmed, err error) {
 	call := store.Trim{
 		Retention: t.cfg.Retention, MaxEvents: t.cfg.MaxEvents, Limit: trimLimit, LookBehind: lookBehind, Behind: at.behind,
-		Groups: t.cfg.Groups, Epoch: at.epoch, Full: at.full, Never: at.never(),
+		Groups: t.cfg.Groups, MayLag: t.cfg.MayLag, Epoch: at.epoch, Full: at.full, Never: at.never(),
 	}
 	var unknown error
 	if call.Others, unknown = t.others(ctx, k, at); unknown != nil { // the backlog is counted all the same

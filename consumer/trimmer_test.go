@@ -115,6 +115,28 @@ func TestTrimNeverTouchesWhatIsNotFinished(t *testing.T) {
 	require.LessOrEqual(t, b.length(t), int64(101))
 }
 
+// A group that may lag makes no producer busy, but its entries stay in the stream.
+func TestGroupThatMayLagMakesNobodyBusy(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	b.add(t, 0, repeat(2, 1000)...)
+	tr, _ := b.trimmer(t, group, "crm")
+	tr.cfg.MayLag = []string{"crm"}
+	b.finish(t, group, 900)
+	b.finish(t, "crm", 10)
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	require.Equal(t, "1800", b.meta(t, "finished"), "the backlog is that of the other group")
+	require.GreaterOrEqual(t, b.length(t), int64(990))
+	b.finish(t, "crm", 900)
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	require.LessOrEqual(t, b.length(t), int64(200), "what both have finished is gone")
+
+	cfg := tr.cfg
+	cfg.MayLag = []string{"crm", "sms"}
+	_, err := NewTrimmer(cfg)
+	require.ErrorContains(t, err, `MayLag has group "sms", which Groups lacks`)
+}
+
 // While a shard is frozen, the log has one line about it, and one more after the next freeze.
 func TestTrimOfAFrozenShardLogsOnce(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,7 @@
 -- ARGV  1 retention, ms  2 how many events are kept at most  3 how many entries are deleted at most from the front
 --       4 how many entries after an unfinished entry are examined  5 the entry after which that begins, "" for the
 --       front  6 number of events of a bitmap  7 number of declared groups; for each: name, seq of bit 0 of its first
---       bitmap (every event before it is done), number of its bitmaps, how many of its events will never be delivered.
+--       bitmap (every event before it is done), number of its bitmaps, how many of its events count as finished besides.
 --       The other arguments are groups that must exist, too. Whole nodes of the stream are deleted from the front
 --       (XTRIM ~), so up to 100 entries more are kept.
 -- Reply seq, finished, seq of the first entry kept (0 for none), entries deleted, the last entry that was examined

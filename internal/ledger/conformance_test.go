@@ -75,6 +75,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"what is recorded":                            testRecorded,
 	"grants by seq":                               testBySeq,
 	"grants that the ledger lacks":                testLacks,
+	"grants that the ledger has settled":          testSettled,
 	"what a day moved":                            testDay,
 	"the day of a refund":                         testDayRefund,
 	"a day of many pages":                         testDayPages,

@@ -26,3 +26,21 @@ func (l *Ledger) Lacks(ctx context.Context, grants []hongbao.Grant) (lacks []hon
 	})
 	return lacks, err
 }
+
+// Settled reports for each grant whether the ledger has settled exactly this grant, on every server for which a commit
+// waits. A grant that the reserve has paid to the same user counts, too. A call should have at most about a thousand
+// grants.
+func (l *Ledger) Settled(ctx context.Context, grants []hongbao.Grant) (settled []bool, err error) {
+	items := itemsOf(grants, 0)
+	err = l.readDurably(ctx, func(ctx context.Context, t db.Txn) error {
+		has, err := l.recall(ctx, t, items)
+		settled = make([]bool, len(grants))
+		for i := range grants {
+			g := &grants[i]
+			row, paid := has.paid[keyOf(g)]
+			settled[i] = paid && difference(g, &row.Grant) == "" || has.aside.paid(g) != nil
+		}
+		return err
+	})
+	return settled, err
+}

@@ -2,7 +2,10 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
+
+	"github.com/hongbao-project/hongbao"
 )
 
 var trimScript = newDrainScript("trim")
@@ -28,11 +31,14 @@ type Trim struct {
 	// Never is, by group, how many events from that chunk on will never be delivered: lost ones, and those that it does
 	// not owe. They count as finished.
 	Never map[string]int64
+	// MayLag are declared groups that Trimmed.Finished leaves out, so producers do not answer busy because of them.
+	MayLag []string
 }
 
 // Trimmed is the state of a shard after a trim.
 type Trimmed struct {
-	// Seq is the shard's last event. Finished is how many events the slowest declared group has finished.
+	// Seq is the shard's last event. Finished is how many events the slowest declared group has finished, of those that
+	// are not in Trim.MayLag.
 	Seq, Finished int64
 	Epoch         int64
 	DoneFloor     int64
@@ -82,7 +88,11 @@ func (k *Shard) TrimEvents(ctx context.Context, t Trim) (Trimmed, error) {
 		for chunk := first[g]; chunk <= head.Seq/ChunkEvents; chunk++ {
 			keys = append(keys, k.Keys.Done(g, chunk))
 		}
-		args = append(args, g, first[g]*ChunkEvents, len(keys)-before, t.Never[g])
+		never := t.Never[g]
+		if slices.Contains(t.MayLag, g) {
+			never = int64(hongbao.MaxAmount) // more than any seq: the group counts as if it had finished all
+		}
+		args = append(args, g, first[g]*ChunkEvents, len(keys)-before, never)
 	}
 	for _, g := range t.Others {
 		args = append(args, g)
