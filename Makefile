@@ -152,9 +152,9 @@ $(GOLANGCI):
 bench: setup ## measure every row against its baseline, or ROW=grab_1x512 only, ROUNDS=5 times; writes bench/results.json, docs/bench.md, the tables of docs/sizing.md and README
 	go run ./bench -row '$(ROW)' -rounds $(ROUNDS); status=$$?; go run -C bench/plots . && exit $$status
 
-soak: setup build ## load for SECONDS=300 with workers killed and stopped, close, refund, verify, a killed replay, compare; ends with JSON; LOSE=fast or replica adds a failover each minute
+soak: setup build ## load for SECONDS=300 with workers killed and stopped, close, refund, verify, a killed replay, compare; ends with JSON; LOSE=fast or replica adds a failover each minute, HOOK=bad or dead a webhook
 	go build -o bin/soak ./test/soak
-	bin/soak -seconds $(SECONDS) -lose '$(LOSE)' -hongbao bin/hongbao
+	bin/soak -seconds $(SECONDS) -lose '$(LOSE)' -hook '$(HOOK)' -hongbao bin/hongbao
 
 fuzz: ## fuzz every decoder of outside bytes for FUZZTIME=10s each
 	@grep -rlE --include='*_test.go' '^func Fuzz' . | sort | while read -r file; do \

@@ -23,6 +23,8 @@
 //   - Row publish_kafka delivers a stream to Kafka with claims. The baseline is a bare loop of read, send and ack. In
 //     row publish_kafka_writer the baseline is kafka-go's Writer. In rows publish_kafka_franz_none, _lz4 and _zstd it
 //     is franz-go's idempotent producer, which sends from memory.
+//   - Row publish_webhook delivers a stream to a webhook whose receiver takes 5 ms per request. The baseline is a bare
+//     loop of posts.
 //   - Row both_sinks delivers a stream to PostgreSQL and to Kafka at once. The baseline is the slower sink alone.
 //   - Row replay delivers a stream again. The baseline is the first delivery, as in publish_kafka.
 //   - Row memory_per_grant measures Redis' memory for a grant. The baseline is the list and the hash of the classic

@@ -37,6 +37,7 @@ var rows = []row{
 	settleRow("settle_sqlite", 100_000, 0.6, sqliteDatabase),
 	{"settle_http", settleHTTPRow},
 	{"publish_kafka", publishRow},
+	{"publish_webhook", publishWebhookRow},
 	{"both_sinks", bothRow},
 	{"replay", replayRow},
 	{"memory_per_grant", memoryRow},

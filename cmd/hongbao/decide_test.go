@@ -294,8 +294,8 @@ func TestDecisionsAreAskedFor(t *testing.T) {
 	}{
 		{[]string{"replay"}, "one NAME"},
 		{[]string{"replay", "a b", "--to", "kafka"}, "NAME has up to 57"},
-		{[]string{"replay", "x"}, "--to is balance, kafka or topic:OTHER"},
-		{[]string{"replay", "x", "--to", "topic:"}, "--to is balance, kafka or topic:OTHER"},
+		{[]string{"replay", "x"}, "--to is a sink, such as balance or kafka, or topic:OTHER"},
+		{[]string{"replay", "x", "--to", "topic:"}, "--to is a sink, such as balance or kafka, or topic:OTHER"},
 		{[]string{"replay", "x", "--to", "topic:copy", "--missing"}, "missing works with balance and kafka only"},
 		{[]string{"replay", "x", "--to", "kafka", "--missing", "--dead", "kafka"}, "give missing or dead, not both"},
 		{[]string{"replay", "x", "--to", "kafka", "--dead", "kafka"}, "hongbao dead requeue"},

@@ -22,8 +22,8 @@ type replayFlags struct {
 func replayCmd() *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
-		Use: "replay NAME", Short: "Deliver grants again: to the ledger (or the remote), to the topic, or to another " +
-			"topic",
+		Use: "replay NAME", Short: "Deliver grants again: to the ledger (or the remote), to the topic, to a webhook, or to " +
+			"another topic",
 		Long: "Delivers the grants that the filters select. It reads a grant from the stream, or from the ledger\n" +
 			"once the stream no longer has it. Some grants have a receipt and no entry, because the entry was\n" +
 			"deleted before a worker read it: they come from the receipts (balance, kafka). A replay has a name,\n" +
@@ -34,6 +34,7 @@ func replayCmd() *cobra.Command {
 			"                     ledger lacks, as after a backup was restored; it reads all receipts\n" +
 			"  --to kafka         the topic gets what its sink has not finished; with --missing it gets what its sink has\n" +
 			"                     finished and the topic does not have\n" +
+			"  --to WEBHOOK       a webhook gets all of it, with the same ids as before\n" +
 			"  --to topic:OTHER   another topic, with as many partitions, gets all of it\n\n" +
 			"Begin with --dry-run: it counts and writes nothing.",
 		Example: "  hongbao replay for-audit --to topic:grants-copy --campaign spring-rain --dry-run\n" +
@@ -55,7 +56,7 @@ func replayCmd() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.To, "to", "", "the target: balance, kafka, or topic:NAME for another topic")
+	flags.StringVar(&f.To, "to", "", "the target: a sink, or topic:NAME for another topic")
 	flags.StringVar(&f.Campaign, "campaign", "", "only grants of this campaign")
 	flags.StringVar(&f.User, "user", "", "only grants of this user")
 	flags.StringVar(&f.from, "from-time", "", "only grants decided at or after this time, such as 2026-02-17T20:00:00Z")

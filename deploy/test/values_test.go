@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,17 +32,20 @@ const zero = "work: {autoscaling: {kind: keda, minReplicas: 0, prometheus: 'http
 func TestChartRefuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ values, says string }{
-		"unknown value":              {"serv: {}", "serv"},
-		"password in the env":        {"env: {PASSWORD: x}", "PASSWORD"},
-		"secret as a text":           {"secrets: {HONGBAO_REDIS_PASSWORD: hunter2}", "HONGBAO_REDIS_PASSWORD"},
-		"issuer without keys":        {"serve: {keys: {url: ''}}", "or remove the two"},
-		"no one can grab":            {"serve: {keys: {url: ''}}\nsecrets: null\nconfig: {serve: null}", "no one could grab"},
-		"two sources of keys":        {"serve: {keys: {secret: x}}", "not both"},
-		"keys in clear text":         {"serve: {keys: {url: 'http://id.example.com'}}", "serve"},
-		"what the chart sets":        {"config: {serve: {listen: '0.0.0.0:1'}}", "config.serve.listen: the chart sets it"},
-		"sink without worker":        {"work: {sinks: {kafka: {enabled: false}}}", "no Deployment works for"},
-		"worker without sink":        {"config: {deployment: {sinks: [kafka]}}", "has no such sink"},
-		"unknown sink":               {"work: {sinks: {mail: {}}}", "mail"},
+		"unknown value":       {"serv: {}", "serv"},
+		"password in the env": {"env: {PASSWORD: x}", "PASSWORD"},
+		"secret as a text":    {"secrets: {HONGBAO_REDIS_PASSWORD: hunter2}", "HONGBAO_REDIS_PASSWORD"},
+		"issuer without keys": {"serve: {keys: {url: ''}}", "or remove the two"},
+		"no one can grab":     {"serve: {keys: {url: ''}}\nsecrets: null\nconfig: {serve: null}", "no one could grab"},
+		"two sources of keys": {"serve: {keys: {secret: x}}", "not both"},
+		"keys in clear text":  {"serve: {keys: {url: 'http://id.example.com'}}", "serve"},
+		"what the chart sets": {"config: {serve: {listen: '0.0.0.0:1'}}", "config.serve.listen: the chart sets it"},
+		"sink without worker": {"work: {sinks: {kafka: {enabled: false}}}", "no Deployment works for"},
+		"worker without sink": {"config: {deployment: {sinks: [kafka]}}", "has no such sink"},
+		"unknown sink":        {"work: {sinks: {mail: {enabled: true}}}", "work.sinks.mail: config.deployment.sinks has no such sink"},
+		"name of a sink":      {"work: {sinks: {my-mail: {}}}", "my-mail"},
+		"webhook without worker": {"config: {deployment: {sinks: [balance, kafka, crm]}, webhook: {crm: {url: 'https://crm'}}}",
+			"config.deployment.sinks has crm, which no Deployment works for"},
 		"not a digest":               {"image: {digest: latest}", "digest"},
 		"hpa at zero":                {"work: {autoscaling: {kind: hpa, minReplicas: 0}}", "at least one worker"},
 		"keda without serve":         {"serve: {enabled: false}\n" + zero, "no process reports that grants wait"},
@@ -101,6 +105,22 @@ audit: {resources: {limits: {memory: 1.5Gi}}}
 		env("hongbao-work-kafka"))
 	require.Equal(t, "381MiB", env("hongbao-init")["GOMEMLIMIT"])
 	require.Equal(t, "1228MiB", env("hongbao-audit")["GOMEMLIMIT"])
+}
+
+// A webhook has workers of its own, and only they have its secret.
+func TestWebhook(t *testing.T) {
+	t.Parallel()
+	const secret = "HONGBAO_WEBHOOK_CRM_SECRET"
+	r := newRendered(t, withValues(t, `
+config: {deployment: {sinks: [balance, kafka, crm]}, webhook: {crm: {url: "https://crm.example.com/hongbao"}}}
+work: {sinks: {crm: {enabled: true, replicas: 3, secrets: {HONGBAO_WEBHOOK_CRM_SECRET: {name: crm, key: signing}}}}}
+`))
+	require.EqualValues(t, 3, *named[*appsv1.Deployment](r, "hongbao-work-crm").Spec.Replicas)
+	require.Contains(t, r.pods["hongbao-work-crm"].Spec.Containers[0].Args, "--sink=crm")
+	for name, pod := range r.pods {
+		has := slices.ContainsFunc(pod.Spec.Containers[0].Env, func(e corev1.EnvVar) bool { return e.Name == secret })
+		require.Equal(t, name == "hongbao-work-crm", has, name)
+	}
 }
 
 // The chart's checks and queries use the program's own defaults.

@@ -91,9 +91,9 @@ func (p *part) allowed(allowed bool, errs ...error) {
 // Doctor examines everything that the configuration names, and changes nothing. It examines the servers concurrently.
 func (a *App) Doctor(ctx context.Context) *Examination {
 	parts := []*part{{server: "configuration"}, {server: "redis"}, {server: "ledger"}, {server: "topic"},
-		{server: "remote"}, {server: "keys"}, {server: "collector"}}
+		{server: "remote"}, {server: "keys"}, {server: "collector"}, {server: "webhooks"}}
 	looks := []func(context.Context, *part){a.examineConfig, a.examineRedis, a.examineLedger, a.examineTopic,
-		a.examineRemote, a.examineKeys, a.examineCollector}
+		a.examineRemote, a.examineKeys, a.examineCollector, a.examineWebhooks}
 	var wg sync.WaitGroup
 	for i, look := range looks {
 		wg.Go(func() {

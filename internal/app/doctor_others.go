@@ -26,6 +26,25 @@ func (a *App) examineRemote(ctx context.Context, p *part) {
 	p.answers(ctx, LevelProblem, "remote.url", rc.URL, rc.TLS)
 }
 
+// examineWebhooks checks the settings of each webhook, and that its receiver can be reached. It posts nothing.
+func (a *App) examineWebhooks(ctx context.Context, p *part) {
+	for _, sink := range a.Config.Deployment.Sinks {
+		if !a.Config.IsWebhook(sink) {
+			continue
+		}
+		h, err := a.newWebhook(sink)
+		if p.wrong(err) {
+			continue
+		}
+		if err := h.Check(ctx); err != nil {
+			p.notThere(LevelProblem, "webhook."+sink+".url", err)
+		} else {
+			p.add(LevelOK, "the receiver of sink %s can be reached; no event was sent", sink)
+		}
+		h.Close()
+	}
+}
+
 // examineCollector checks that the collector of traces responds. It only warns, because without the collector only
 // spans are lost.
 func (a *App) examineCollector(ctx context.Context, p *part) {

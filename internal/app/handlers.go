@@ -12,6 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/sinks"
+	"github.com/hongbao-project/hongbao/internal/sinks/webhook"
 )
 
 // Handler returns the handler that delivers grants to a sink. The caller closes it with Release.
@@ -29,7 +31,31 @@ func (a *App) Handler(ctx context.Context, sink string) (hongbao.Handler, error)
 		}
 		return settler, nil
 	}
-	return nil, fmt.Errorf("sink %q has no handler", sink)
+	if !a.Config.IsWebhook(sink) {
+		return nil, fmt.Errorf("sink %q has no handler", sink)
+	}
+	return a.webhook(ctx, sink)
+}
+
+// webhook returns the handler of a webhook. It delivers what sink balance has finished, or else sink kafka.
+func (a *App) webhook(ctx context.Context, sink string) (hongbao.Handler, error) {
+	h, err := a.newWebhook(sink)
+	if err != nil {
+		return nil, err
+	}
+	after := &sinks.After{Next: h, Store: a.store, Patience: sinks.Patience}
+	switch {
+	case a.has(configs.SinkBalance):
+		if err := a.ledger.Ready(ctx); err != nil {
+			return nil, err
+		}
+		after.Sink, after.Settled = configs.SinkBalance, a.ledger.Settled
+	case a.has(configs.SinkKafka):
+		after.Sink = configs.SinkKafka
+	default: // no sink shows what Redis has lost
+		return h, nil
+	}
+	return after, nil
 }
 
 // Release closes a handler, if it has a Close method.
@@ -37,6 +63,19 @@ func Release(h hongbao.Handler) {
 	if c, ok := h.(interface{ Close() }); ok {
 		c.Close()
 	}
+}
+
+// newWebhook returns a webhook without what it waits for.
+func (a *App) newWebhook(sink string) (*webhook.Handler, error) {
+	if a.Config.Webhooks[sink].Secret == "" {
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "sink %s has no secret, which signs its requests: set %s or %[2]s_FILE", sink,
+			configs.WebhookSecretEnv(sink))
+	}
+	h, err := webhook.New(a.Config.WebhookConfig(sink))
+	if err != nil {
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "sink %s: %w", sink, err)
+	}
+	return h, nil
 }
 
 // settler returns a settler for the ledger, and the plans with which it checks grants. It opens the ledger if

@@ -248,7 +248,7 @@ func (a *App) sinkBounds(ctx context.Context, sink string) delivery.Options {
 // rate above 0 overrides the sink's rate.
 func (a *App) boundsOf(ctx context.Context, to string, rate float64, patience time.Duration) delivery.Options {
 	o := delivery.Options{BatchGrants: a.Config.Publisher.BatchGrants}
-	if to == configs.SinkBalance || to == configs.SinkKafka {
+	if a.has(to) {
 		o = a.sinkBounds(ctx, to)
 	}
 	if rate > 0 {

@@ -24,9 +24,9 @@ type Replay struct {
 	Filter replay.Filter
 	// Dead is a sink whose dead letters are delivered to the target. The letters are not resolved.
 	Dead string
-	// Missing requires a sink as the target. Of sink kafka, the replay first reads the topic. Then it publishes the grants
-	// that the sink has finished but the topic lacks. Of sink balance, it delivers all grants that the ledger lacks, also
-	// from receipts of grants that the sink has finished.
+	// Missing requires sink balance or kafka as the target. Of sink kafka, the replay first reads the topic. Then it
+	// publishes the grants that the sink has finished but the topic lacks. Of sink balance, it delivers all grants that
+	// the ledger lacks, also from receipts of grants that the sink has finished.
 	Missing, DryRun bool
 	// Rate is the limit of grants per second. 0 means the sink's own limit, or no limit for another topic. Patience is how
 	// long to retry while the target can't be reached.
@@ -77,7 +77,7 @@ func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.To == configs.SinkBalance || o.To == configs.SinkKafka {
+	if a.has(o.To) {
 		if cfg.Owed, err = a.owed(ctx, o.To); err != nil {
 			return nil, err
 		}
@@ -147,6 +147,11 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 			return err
 		}
 		cfg.Ledger, entries.Ledger = a.ledger, a.ledger
+	}
+	if a.Config.IsWebhook(o.To) {
+		var err error
+		cfg.Handler, err = a.webhook(ctx, o.To)
+		return err
 	}
 	topic, claims := a.Config.Publisher.Topic, a.Config.ClaimsConfig()
 	if other, ok := strings.CutPrefix(o.To, "topic:"); ok {

@@ -14,7 +14,7 @@ import (
 
 func unsafeNames() []string {
 	return append(append(postgres.Unsafe(), mysql.Unsafe()...), UnsafeRedisAppendOnly, UnsafeRedis, UnsafeRedisRunID, UnsafeRedisFullCoverage,
-		UnsafeKafkaFounding, unsafeSASL, UnsafeRemoteToken, UnsafeBalanceListen, UnsafeServeListen, UnsafeControlListen)
+		UnsafeKafkaFounding, unsafeSASL, UnsafeRemoteToken, UnsafeBalanceListen, UnsafeServeListen, UnsafeControlListen, unsafeWebhook)
 }
 
 // UnsafeRedisAppendOnly allows a Redis without an append-only file, because a managed Redis may not offer one. A
@@ -47,19 +47,21 @@ const (
 	UnsafeControlListen = "serve_control_listen_without_tls"
 )
 
+// unsafeWebhook allows a webhook to post grants in clear text.
+const unsafeWebhook = "webhook_without_tls"
+
 // check finds contradictions between values that are each valid.
 func (l *loader) check(c *Config) {
 	if l.p.fine("deployment.sinks") && len(c.Deployment.Sinks) == 0 {
-		l.bad("deployment.sinks", "it is empty: name at least one of %s, %s, or no one is paid", SinkBalance, SinkKafka)
+		l.bad("deployment.sinks", "it is empty: name %s, %s or both, or no one is paid", SinkBalance, SinkKafka)
 	}
 	if err := store.CheckSpace(hongbao.Space{Prefix: c.Deployment.KeyPrefix, Shards: 1}); err != nil {
 		l.bad("deployment.key_prefix", "%.80q: want 1 to 32 bytes without {, }, : or white space", c.Deployment.KeyPrefix)
 	}
-	for _, sink := range []string{SinkBalance, SinkKafka} {
-		if name := "sinks." + sink + "_max_attempts"; l.p.fine(name) && c.sink(sink).MaxAttempts == 1 {
-			l.bad(name, "it is 1: want 0, or at least 2, so that a grant that kills its workers makes no dead letters of others")
-		}
+	for sink, name := range map[string]string{SinkBalance: "sinks.balance_", SinkKafka: "sinks.kafka_"} {
+		l.checkAttempts(name+"max_attempts", c.sink(sink))
 	}
+	l.checkWebhooks(c)
 	l.checkRedis(c)
 	l.checkLedger(c)
 	l.checkTimes(c)
@@ -68,6 +70,12 @@ func (l *loader) check(c *Config) {
 	c.redisTLS = l.tls("redis", &c.Redis.TLS)
 	if c.has(SinkKafka) {
 		l.checkKafka(c)
+	}
+}
+
+func (l *loader) checkAttempts(name string, s *Sink) {
+	if l.p.fine(name) && s.MaxAttempts == 1 {
+		l.bad(name, "it is 1: want 0, or at least 2, so that a grant that kills its workers makes no dead letters of others")
 	}
 }
 

@@ -17,11 +17,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
+	"github.com/hongbao-project/hongbao/internal/sinks/webhook"
 	"github.com/hongbao-project/hongbao/internal/store/load"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// The sinks, by the names of their consumer groups.
+// The sinks that every deployment may have, by the names of their consumer groups. Others are webhooks.
 const (
 	SinkBalance = "balance"
 	SinkKafka   = "kafka"
@@ -63,6 +64,7 @@ type Config struct {
 	Consumer   consumer.Config
 	Trimmer    consumer.TrimmerConfig
 	Sinks      Sinks
+	Webhooks   map[string]*Webhook `json:",omitempty"`
 	Tracing    Tracing
 	Log        Log
 	Unsafe     Unsafe
@@ -71,6 +73,7 @@ type Config struct {
 	settings []Setting
 
 	redisTLS, kafkaTLS, remoteTLS, balanceTLS, serveTLS, controlTLS *tls.Config
+	webhookTLS                                                      map[string]*tls.Config
 	kafkaSASL                                                       sasl.Mechanism
 	watched                                                         []logSetter
 	pairs                                                           map[string]keyPair
@@ -102,29 +105,43 @@ type Deployment struct {
 	// Number of shards; each has its own stream of events in Redis. On Redis Cluster use 16 to 64. Never change this
 	// number.
 	Shards int `knob:"deployment.shards,common" default:"1" want:"1 to 1024"`
-	// The sinks of this deployment; each has a consumer group in Redis. Redis keeps an event until each sink has finished
-	// it.
-	Sinks []string `knob:"deployment.sinks,common" default:"balance,kafka" want:"balance, kafka"`
+	// The sinks of this deployment: balance, kafka and the names of webhooks. Each has a consumer group in Redis. Redis
+	// keeps an event until each sink has finished it.
+	Sinks []string `knob:"deployment.sinks,common" default:"balance,kafka" form:"sink"`
 }
 
 // Sinks has the settings of each sink.
 type Sinks struct {
-	Balance Sink `knob:"sinks.balance"`
-	Kafka   Sink `knob:"sinks.kafka"`
+	Balance Sink `knob:"sinks.balance_"`
+	Kafka   Sink `knob:"sinks.kafka_"`
 }
 
 // Sink has the settings of the workers for one sink.
 type Sink struct {
 	// The most grants per second that all workers together deliver to the sink; 0 for no limit. `hongbao sink limit`
 	// overrides this knob in all workers, within about two seconds.
-	GrantsPerSecond int `knob:"_grants_per_second,common" default:"0" want:"0 to 1_000_000_000 grants"`
+	GrantsPerSecond int `knob:"grants_per_second,common" default:"0" want:"0 to 1_000_000_000 grants"`
 	// The most concurrent calls of the sink by one worker; 0 for one call per shard. A shard never has two calls at once.
-	MaxCalls int `knob:"_max_calls" default:"0" want:"0 to 1024 calls"`
+	MaxCalls int `knob:"max_calls" default:"0" want:"0 to 1024 calls"`
 	// Approximate number of grants in one call of this sink; 0 for the value of consumer.batch_grants.
-	BatchGrants int `knob:"_batch_grants" default:"0" want:"0 to 100_000 grants"`
+	BatchGrants int `knob:"batch_grants" default:"0" want:"0 to 100_000 grants"`
 	// Number of failed attempts after which a grant becomes a dead letter of this sink: at least 2, or 0 for the value of
 	// consumer.max_attempts.
-	MaxAttempts int64 `knob:"_max_attempts" default:"0" want:"0 to 1000"`
+	MaxAttempts int64 `knob:"max_attempts" default:"0" want:"0 to 1000"`
+}
+
+// Webhook has the settings of a sink that posts each grant to a URL. Its name is the star in the names of its knobs.
+type Webhook struct {
+	webhook.Config
+	// Secret that signs the requests, as the receiver has it: whsec_ and 24 to 64 bytes in base64.
+	Secret Secret `knob:"webhook.*.secret,common" secret:"always"`
+	// Secret that signs them, too, while the receiver changes from it to the other one; empty for none.
+	PreviousSecret Secret   `knob:"webhook.*.previous_secret" secret:"always"`
+	TLS            TLSFiles `knob:"webhook.*.tls"`
+	// Whether grabs are refused as busy while this sink is as far behind as producer.max_backlog allows. Without it, a
+	// dead receiver stops no campaign, and Redis keeps the events that wait for it.
+	BlocksGrabs bool `knob:"webhook.*.blocks_grabs" default:"false"`
+	Sink        `knob:"webhook.*."`
 }
 
 // Redis has the settings of the connections to Redis.

@@ -94,6 +94,10 @@ func (f *yamlFile) mapping(prefix string, node *yaml.Node) {
 			}
 		case prefix == "" && sectionIndex(name) >= 0:
 			f.mapping(name+".", value)
+		case prefix == webhooks+"." && knob.IsSink(key.Value):
+			f.mapping(name+".", value)
+		case prefix == webhooks+".":
+			f.loader.p.add(name, f.at(key), "a webhook can't have this name: want 1 to 32 of a-z 0-9, a letter first")
 		default:
 			f.reportUnknownKey(name, key, value)
 		}
@@ -112,6 +116,10 @@ func (f *yamlFile) reportUnknownKey(name string, key, value *yaml.Node) {
 		candidates = nil
 		for _, s := range sections {
 			candidates = append(candidates, s.name)
+		}
+	} else if parts := strings.Split(name, "."); parts[0] == webhooks {
+		for i := range candidates {
+			candidates[i] = strings.Replace(candidates[i], star, parts[1], 1)
 		}
 	}
 	f.loader.p.add(name, f.at(key), "there is no such key%s", knob.Hint(name, candidates))

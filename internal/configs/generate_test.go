@@ -173,7 +173,13 @@ func example() string {
 				fmt.Fprintf(&b, "  # %s\n", s)
 			}
 			_, name, _ := strings.Cut(k.Name, ".")
+			if k.webhook != "" {
+				name = strings.Replace(name, star, "crm", 1)
+				k = *k.named("crm")
+			}
 			switch {
+			case k.Secret != "always" && k.webhook != "":
+				fmt.Fprintf(&b, "  # %s: %s\n", name, yamlValue(&k))
 			case k.Secret == "always":
 				fmt.Fprintf(&b, "  # %s: not here, but as %s or %s in the environment\n", name, k.Env(), k.Env()+fileSuffix)
 			case declared(&k):

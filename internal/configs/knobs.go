@@ -31,7 +31,9 @@ var sections = []struct{ name, doc string }{
 	{"campaign", "How campaigns are loaded, how their plans are cached, and when they leave Redis."},
 	{"producer", "How servers decide grabs in Redis."},
 	{"consumer", "How workers deliver events to the sinks. Section sinks has the settings of single sinks."},
-	{"sinks", "Settings of single sinks."},
+	{"sinks", "Settings of the sinks balance and kafka."},
+	{"webhook", "Sinks that post each grant to a URL; see docs/webhooks.md. The star is the sink's name, which deployment.sinks " +
+		"names, too. These knobs have no flags. In a variable the name is in capitals: HONGBAO_WEBHOOK_CRM_URL."},
 	{"trimmer", "How workers delete finished events from the streams in Redis."},
 	{"tracing", "Traces of single grabs, by OpenTelemetry; see docs/tracing.md."},
 	{"log", "What a process logs."},
@@ -51,6 +53,34 @@ var knobs = collect()
 type entry struct {
 	knob.Knob
 	doc string
+	// webhook is the name of the webhook that the knob belongs to. It is a star in the description of all webhooks'
+	// knobs, and empty for every other knob.
+	webhook string
+}
+
+// star stands for the name of a webhook in the names of its knobs.
+const star = "*"
+
+// of returns the struct in c that has the knob's field. It adds the webhook that the knob belongs to.
+func (k *entry) of(c *Config) any {
+	if k.webhook == "" {
+		return c
+	}
+	w := c.Webhooks[k.webhook]
+	if w == nil {
+		w = new(knob.Defaults[Webhook]())
+		if c.Webhooks == nil {
+			c.Webhooks = map[string]*Webhook{}
+		}
+		c.Webhooks[k.webhook] = w
+	}
+	return w
+}
+
+// named returns a knob of all webhooks as the knob of one.
+func (k entry) named(webhook string) *entry {
+	k.Name, k.webhook = strings.Replace(k.Name, star, webhook, 1), webhook
+	return &k
 }
 
 func collect() (all []entry) {
@@ -59,14 +89,18 @@ func collect() (all []entry) {
 		name, doc, _ := strings.Cut(strings.TrimSpace(line), " ")
 		sentences[name] = doc
 	}
-	for _, k := range knob.Of(reflect.TypeFor[Config]()) {
-		if k.Name == "unsafe.allow" {
-			k.Choices = unsafeNames()
-		}
-		if k.Name != "" {
-			all = append(all, entry{k, sentences[k.Name]})
+	add := func(config reflect.Type, webhook string) {
+		for _, k := range knob.Of(config) {
+			if k.Name == "unsafe.allow" {
+				k.Choices = unsafeNames()
+			}
+			if k.Name != "" {
+				all = append(all, entry{k, sentences[k.Name], webhook})
+			}
 		}
 	}
+	add(reflect.TypeFor[Config](), "")
+	add(reflect.TypeFor[Webhook](), star)
 	slices.SortStableFunc(all, func(a, b entry) int {
 		if s := sectionIndex(a.Section()) - sectionIndex(b.Section()); s != 0 || a.Common == b.Common {
 			return s
@@ -83,11 +117,27 @@ func sectionIndex(name string) int {
 	return slices.IndexFunc(sections, func(s struct{ name, doc string }) bool { return s.name == name })
 }
 
+// find returns the knob of a name, or nil. The name of a webhook's knob has the webhook's name in place of the star.
 func find(name string) *entry {
-	return findBy(func(k *entry) bool { return k.Name == name })
+	parts := strings.Split(name, ".")
+	if len(parts) == 3 && parts[0] == webhooks && knob.IsSink(parts[1]) {
+		if k := findBy(func(k *entry) bool { return k.Name == webhooks+"."+star+"."+parts[2] }); k != nil {
+			return k.named(parts[1])
+		}
+		return nil
+	}
+	return findBy(func(k *entry) bool { return k.Name == name && k.webhook == "" })
 }
 
+// findEnv returns the knob of a variable, or nil.
 func findEnv(name string) *entry {
+	if rest, ok := strings.CutPrefix(name, webhooksEnv); ok {
+		sink, key, _ := strings.Cut(strings.ToLower(rest), "_")
+		if strings.ToUpper(rest) != rest {
+			return nil
+		}
+		return find(webhooks + "." + sink + "." + key)
+	}
 	return findBy(func(k *entry) bool { return k.Env() == name })
 }
 
@@ -99,6 +149,12 @@ func findBy(is func(*entry) bool) *entry {
 	}
 	return nil
 }
+
+// webhooks is the section of the webhooks, and webhooksEnv the prefix of its variables.
+const (
+	webhooks    = "webhook"
+	webhooksEnv = knob.EnvPrefix + "WEBHOOK_"
+)
 
 func names() []string {
 	all := make([]string, len(knobs))
@@ -133,11 +189,14 @@ func foreign(name string) bool {
 	return serviceLink.MatchString(name)
 }
 
-// AddFlags defines a flag for each knob. Load checks the values together with those of all other sources. Flags for
+// AddFlags defines a flag for each knob, except for the knobs of webhooks. Load checks the values together with those of all other sources. Flags for
 // secrets are hidden; they exist only so that Load can explain where secrets belong.
 func AddFlags(flags *pflag.FlagSet) {
 	for i := range knobs {
 		k := &knobs[i]
+		if k.webhook != "" {
+			continue // a flag has one name
+		}
 		f := flags.VarPF(&flagValue{kind: k.Kind()}, k.Name, "", k.usage())
 		f.DefValue = k.Default
 		f.Hidden = k.Secret == "always"

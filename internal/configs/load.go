@@ -93,7 +93,7 @@ func (l *loader) public(k *entry, source, text string) {
 
 // set checks a value and stores it with its source.
 func (l *loader) set(k *entry, source, text string) {
-	if err := k.Set(&Config{}, text); err != nil {
+	if err := k.Set(k.of(&Config{}), text); err != nil {
 		l.p.add(k.Name, source, "%v", err)
 		return
 	}
@@ -152,12 +152,34 @@ func (l *loader) commandLine(flags *pflag.FlagSet) {
 // the values.
 func (l *loader) fill() *Config {
 	c := knob.Defaults[Config]()
-	for i := range knobs {
-		k := &knobs[i]
+	set := func(k *entry) {
 		if text, ok := l.values[k.Name]; ok {
-			_ = k.Set(&c, text)
+			_ = k.Set(k.of(&c), text)
 		}
-		c.settings = append(c.settings, Setting{Name: k.Name, Value: k.Text(&c), Source: l.source(k.Name)})
+		c.settings = append(c.settings, Setting{Name: k.Name, Value: k.Text(k.of(&c)), Source: l.source(k.Name)})
+	}
+	for i := range knobs {
+		if knobs[i].webhook == "" {
+			set(&knobs[i])
+		}
+	}
+	for _, webhook := range l.webhooks() {
+		for i := range knobs {
+			if knobs[i].webhook == star {
+				set(knobs[i].named(webhook))
+			}
+		}
 	}
 	return &c
+}
+
+// webhooks returns the names of the webhooks of which the user has set a knob, sorted.
+func (l *loader) webhooks() (names []string) {
+	for name := range l.values {
+		if k := find(name); k.webhook != "" && !slices.Contains(names, k.webhook) {
+			names = append(names, k.webhook)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

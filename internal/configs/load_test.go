@@ -63,10 +63,11 @@ func TestExampleFileHasEveryDefault(t *testing.T) {
 	c, err := Load("../../configs/hongbao.yaml", nil, nil)
 	require.NoError(t, err)
 	require.Equal(t, values(defaults), values(c))
-	for i, s := range c.Settings() {
-		if knobs[i].Secret == "always" {
-			require.Equal(t, Setting{Name: knobs[i].Name, Source: "default"}, s)
-		} else if declared(&knobs[i]) {
+	for _, s := range c.Settings() { // a webhook has none before it has a name
+		k := find(s.Name)
+		if k.Secret == "always" {
+			require.Equal(t, Setting{Name: k.Name, Source: "default"}, s)
+		} else if declared(k) {
 			require.Equal(t, "default", s.Source)
 		} else {
 			require.Contains(t, s.Source, "hongbao.yaml:", s.Name)
@@ -91,8 +92,10 @@ func samples(k *entry) [2]string {
 	case k.Name == "deployment.key_prefix" || k.Name == "deployment.id" || k.Name == "kafka.topic" ||
 		k.Name == "kafka.client_id":
 		return [2]string{"one", "two"}
-	case k.Name == "remote.url", k.Name == "tracing.endpoint":
+	case k.Form == "url":
 		return [2]string{"http://one", "https://two/api"}
+	case k.Form == "sink":
+		return [2]string{"one", "two"}
 	case k.Form != "":
 		return [2]string{"one:1", "two:2"}
 	case k.Choices != nil:
@@ -114,6 +117,9 @@ func TestPrecedence(t *testing.T) {
 	t.Parallel()
 	for i := range knobs {
 		k := &knobs[i]
+		if k.webhook != "" {
+			k = k.named("crm")
+		}
 		v := samples(k)
 		inFile, inEnv, onLine := "", []string{k.Env() + "=" + v[1]}, []string{"--" + k.Name + "=" + v[0]}
 		if k.Secret != "always" {
@@ -130,15 +136,15 @@ func TestPrecedence(t *testing.T) {
 			{input{yaml: inFile, env: []string{k.Env() + "="}}, v[0], "hongbao.yaml:2"},
 		}
 		for n, s := range steps {
-			if k.Secret == "always" && n != 0 && n != 2 {
-				continue
+			if k.Secret == "always" && n != 0 && n != 2 || k.webhook != "" && (n == 0 || n == 3) {
+				continue // a webhook has no flags, and it exists only if a knob is set
 			}
 			c, source := s.in.raw(t, k)
 			want := &Config{}
 			if s.value != "" {
-				require.NoError(t, k.Set(want, s.value))
+				require.NoError(t, k.Set(k.of(want), s.value))
 			}
-			require.Equal(t, k.Text(want), k.Text(c), "%s, step %d", k.Name, n)
+			require.Equal(t, k.Text(k.of(want)), k.Text(k.of(c)), "%s, step %d", k.Name, n)
 			require.Contains(t, source, s.where, "%s, step %d", k.Name, n)
 		}
 	}
@@ -182,14 +188,23 @@ func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range knobs {
 		k := &knobs[i]
-		require.Regexp(t, `^[a-z]+\.[a-z0-9_]+$`, k.Name)
+		if k.webhook != "" {
+			require.Regexp(t, `^webhook\.\*\.[a-z0-9_]+$`, k.Name)
+			require.Nil(t, find(k.Name), "the star is no name")
+			k = k.named("crm")
+			require.Equal(t, k, find(k.Name))
+			require.Equal(t, k, findEnv(k.Env()))
+			require.Nil(t, findEnv(strings.ToLower(k.Env())))
+		} else {
+			require.Regexp(t, `^[a-z]+\.[a-z0-9_]+$`, k.Name)
+			require.Same(t, k, find(k.Name))
+			require.Same(t, k, findEnv(k.Env()))
+		}
 		require.False(t, seen[k.Name], k.Name)
 		seen[k.Name] = true
 		require.NotEqual(t, -1, sectionIndex(k.Section()), k.Name)
 		require.True(t, strings.HasSuffix(k.doc, "."), k.Name)
 		require.NotContains(t, k.doc, "|", k.Name)
-		require.Same(t, k, find(k.Name))
-		require.Same(t, k, findEnv(k.Env()))
 		require.False(t, foreign(k.Env()), k.Env())
 		require.NotEqual(t, k.Kind() == "integer" || k.Kind() == "duration", k.High == 0, k.Name)
 	}

@@ -52,7 +52,7 @@ func (l *loader) checkRemote(c *Config) {
 	if l.p.fine("remote.query_final", "remote.queryable") && r.QueryFinal > 0 && !r.Queryable {
 		l.p.contradict("remote.query_final", l.source("remote.query_final"), "want it 0s with remote.queryable false")
 	}
-	c.remoteTLS = l.remoteTLS(r)
+	c.remoteTLS = l.httpsTLS("remote", r.URL, &r.TLS)
 	l.order("balance.handle_timeout", b.HandleTimeout, "below balance.write_timeout", b.WriteTimeout,
 		"its answer would never be written", "balance.write_timeout")
 	c.balanceTLS = l.serverTLS("balance.tls", b.TLSCert, b.TLSKey)
@@ -82,21 +82,22 @@ func (l *loader) checkListen(c *Config, name, listen, cert, allow string) {
 	}
 }
 
-// remoteTLS returns the TLS configuration for an https remote. It returns nil if no file is set.
-func (l *loader) remoteTLS(r *Remote) *tls.Config {
-	const name = "remote.tls"
-	if r.TLS == (TLSFiles{}) || !l.p.fine("remote.url", name+"_ca", name+"_cert", name+"_key", name+"_server_name") {
+// httpsTLS returns the TLS configuration for a URL, or nil for the system's authorities and no certificate. The
+// parameter section is the common prefix of the knobs.
+func (l *loader) httpsTLS(section, address string, t *TLSFiles) *tls.Config {
+	name, at := section+".tls", section+".url"
+	if *t == (TLSFiles{}) || !l.p.fine(at, name+"_ca", name+"_cert", name+"_key", name+"_server_name") {
 		return nil
 	}
-	if !strings.HasPrefix(r.URL, "https://") {
-		l.bad("remote.url", "it does not begin with https://, but a remote.tls_... is set: use https, or remove these")
+	if !strings.HasPrefix(address, "https://") {
+		l.bad(at, "it does not begin with https://, but a %s_... is set: use https, or remove these", name)
 		return nil
 	}
-	c := l.tlsFiles(name, &r.TLS)
+	c := l.tlsFiles(name, t)
 	if w := l.authorities[name+"_ca"]; w != nil {
-		server, err := url.Parse(r.URL)
+		server, err := url.Parse(address)
 		if err != nil {
-			return nil // checkRemote reports it
+			return nil // the check of the knob reports it
 		}
 		verifyBy(c, cmp.Or(c.ServerName, server.Hostname()), w.current)
 	}

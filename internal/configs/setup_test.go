@@ -70,5 +70,8 @@ func write(t testing.TB, name, text string, mode os.FileMode) string {
 
 func yamlOf(name, value string) string {
 	section, key, _ := strings.Cut(name, ".")
+	if webhook, key, ok := strings.Cut(key, "."); ok {
+		return section + ": {" + webhook + ":\n  {" + key + ": " + value + "}}\n"
+	}
 	return section + ":\n  " + key + ": " + value + "\n"
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
+	"github.com/hongbao-project/hongbao/internal/sinks/webhook"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -55,16 +56,33 @@ func (c *Config) ConsumerConfig(sink string) consumer.Config {
 }
 
 func (c *Config) sink(name string) *Sink {
-	if name == SinkKafka {
+	switch name {
+	case SinkKafka:
 		return &c.Sinks.Kafka
+	case SinkBalance:
+		return &c.Sinks.Balance
 	}
-	return &c.Sinks.Balance
+	return &c.Webhooks[name].Sink
+}
+
+// WebhookConfig returns the complete configuration of a webhook of deployment.sinks.
+func (c *Config) WebhookConfig(sink string) webhook.Config {
+	w := c.Webhooks[sink]
+	out := w.Config
+	out.Secret, out.PreviousSecret = w.Secret.Reveal(), w.PreviousSecret.Reveal()
+	out.TLS, out.Deployment = c.webhookTLS[sink].Clone(), c.Deployment.ID
+	return out
 }
 
 // TrimmerConfig returns the trimmer's configuration, which is complete except for Deployment.
 func (c *Config) TrimmerConfig() consumer.TrimmerConfig {
 	out := c.Trimmer
 	out.Groups = slices.Clone(c.Deployment.Sinks)
+	for _, sink := range out.Groups {
+		if w := c.Webhooks[sink]; w != nil && !w.BlocksGrabs {
+			out.MayLag = append(out.MayLag, sink)
+		}
+	}
 	return out
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
+	"github.com/hongbao-project/hongbao/internal/sinks/webhook"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/load"
 	"github.com/hongbao-project/hongbao/producer"
@@ -67,7 +68,11 @@ func grabs(c *Config, st *store.Store) error {
 
 func works(c *Config, st *store.Store) error {
 	var work error
-	for _, sink := range []string{SinkBalance, SinkKafka} {
+	for _, sink := range c.Deployment.Sinks {
+		if c.IsWebhook(sink) {
+			_, err := webhook.New(c.WebhookConfig(sink))
+			work = cmp.Or(work, err)
+		}
 		w := c.ConsumerConfig(sink)
 		w.Deployment, w.Handler = deployment.Of(st, zap.NewNop()), nothing{}
 		_, err := consumer.New(w)
@@ -123,6 +128,18 @@ func (noEntries) Entries(context.Context, stream.Opening, string, string) ([]str
 	return nil, nil
 }
 
+// withWebhook sets a webhook, which is a sink.
+var withWebhook = []string{"HONGBAO_DEPLOYMENT_SINKS=balance,kafka,crm", "HONGBAO_WEBHOOK_CRM_URL=https://crm",
+	"HONGBAO_WEBHOOK_CRM_SECRET=whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}
+
+// sets is the input that sets one knob, on the command line, or in the environment if the knob has no flag.
+func sets(k *entry, text string) input {
+	if k.webhook != "" {
+		return input{env: append(withWebhook[:len(withWebhook):len(withWebhook)], k.Env()+"="+text)}
+	}
+	return input{args: []string{"--" + k.Name + "=" + text}}
+}
+
 // Every configuration that Load accepts is accepted by all stages: the defaults, and the defaults with one number at
 // either of its bounds.
 func TestBoundsAreTheStages(t *testing.T) {
@@ -133,12 +150,15 @@ func TestBoundsAreTheStages(t *testing.T) {
 		if kind := k.Kind(); kind != "integer" && kind != "duration" {
 			continue
 		}
+		if k.webhook != "" {
+			k = k.named("crm")
+		}
 		for _, bound := range []int64{k.Low, k.High} {
 			text := fmt.Sprint(bound)
 			if k.Kind() == "duration" {
 				text = knob.Span(time.Duration(bound))
 			}
-			in := input{args: []string{"--" + k.Name + "=" + text}}
+			in := sets(k, text)
 			c, err := in.load(t)
 			if err != nil { // the bound contradicts a default, so the stages may refuse it, too, but not as out of bounds
 				require.Contains(t, err.Error(), "want it ", k.Name)
@@ -175,19 +195,26 @@ func TestBeyondTheBounds(t *testing.T) {
 		if kind != "integer" && kind != "duration" {
 			continue
 		}
+		if k.webhook != "" {
+			k = k.named("crm")
+		}
 		for _, beyond := range []int64{k.Low - 1, k.High + 1} {
 			text := fmt.Sprint(beyond)
 			if kind == "duration" {
 				text = time.Duration(beyond).String()
 			}
-			got := (&input{args: []string{"--" + k.Name + "=" + text}}).problems(t)
-			require.Contains(t, got[0], "flag --"+k.Name+": "+k.Name+": ")
+			in := sets(k, text)
+			got := in.problems(t)
+			require.Contains(t, got[0], ": "+k.Name+": ")
 			require.Contains(t, got[0], ": want ")
 			if slices.Contains([]string{"redis", "ops", "tracing", "work"}, k.Section()) {
 				continue // no stage checks these
 			}
 			c := (&input{args: []string{"--kafka.create_topic"}}).must(t)
-			_ = k.Set(c, text) // the error is expected
+			if k.webhook != "" {
+				c = (&input{env: withWebhook}).must(t)
+			}
+			_ = k.Set(k.of(c), text) // the error is expected
 			require.Error(t, stages(t, c), "%s=%s: the stage accepts it, so the two bounds differ", k.Name, text)
 		}
 	}

@@ -43,10 +43,10 @@ func (in *Replay) Check() error {
 	switch {
 	case hongbao.CheckCampaignID(replay.DoneSink(in.Name)) != nil:
 		return &InputError{Field: "name", Code: "invalid_name", Text: "has up to 57 characters of a-z, 0-9, - and _"}
-	case in.To != configs.SinkBalance && in.To != configs.SinkKafka && (!other || !knob.IsTopic(topic)):
-		return &InputError{Field: "to", Text: "is balance, kafka or topic:OTHER"}
-	case in.Missing && other:
-		return &InputError{Field: "missing", Text: "works with balance and kafka only"}
+	case other && !knob.IsTopic(topic), !other && !knob.IsSink(in.To):
+		return &InputError{Field: "to", Text: "is a sink, such as balance or kafka, or topic:OTHER"}
+	case in.Missing && in.To != configs.SinkBalance && in.To != configs.SinkKafka:
+		return &InputError{Field: "missing", Text: "works with balance and kafka only: no other sink can be read back"}
 	case in.Missing && in.Dead != "":
 		return &InputError{Text: "give missing or dead, not both"}
 	case in.Dead != "" && in.Dead == in.To:

@@ -233,6 +233,8 @@ func (e explainer) parts(s *app.TrailStep, g *app.TrailGrant) (list []part) {
 			list = append(list, e.paid(s, g))
 		case x.Sink == configs.SinkBalance:
 			list = append(list, e.unpaid(s, x))
+		case x.Sink != configs.SinkKafka:
+			list = append(list, e.posted(x))
 		case s.Topic != nil:
 			list = append(list, part{WhyDelivered, announced, WhyStep{nil, announced,
 				fmt.Sprintf("partition %d, offset %d", s.Topic.Partition, s.Topic.Offset)}})
@@ -299,6 +301,16 @@ func (e explainer) unannounced(x *app.TrailSink) part {
 		return e.undelivered(announced, "", x)
 	}
 	return not(announced, WhyWaiting, "Kafka could not be asked"+e.since(x), "the topic could not be read: "+why)
+}
+
+// posted says whether a webhook has a grant. Only the sink's done bit shows it.
+func (e explainer) posted(x *app.TrailSink) part {
+	what := "posted to " + x.Sink
+	_, silent := e.unreadWhy(inRedis)
+	if x.Finished && !silent && x.Letter == "" && x.Dropped == "" && !x.NotOwed {
+		return part{WhyDelivered, what, WhyStep{nil, what, "the receiver has confirmed it"}}
+	}
+	return e.undelivered(what, "", x)
 }
 
 // since says since when grants wait for a sink; "" if that is not known.

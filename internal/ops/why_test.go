@@ -143,6 +143,30 @@ var grantCases = []struct {
 		s.Receipt, s.Sinks = nil, nil
 		t.Unread = append(t.Unread, app.Unread{Where: "redis", Why: "connection refused"})
 	}},
+	{WhyDelivered, "paid 0.2 s later, announced, posted to crm.", func(_ *app.Trail, s *app.TrailStep) {
+		pay(s, 200*time.Millisecond)
+		publish(s)
+		s.Sinks = append(s.Sinks, app.TrailSink{Sink: "crm", Finished: true})
+	}},
+	{WhyWaiting, "paid 0.2 s later, announced, not posted to crm yet: at sink crm a grant has waited for 4m.",
+		func(_ *app.Trail, s *app.TrailStep) {
+			pay(s, 200*time.Millisecond)
+			publish(s)
+			s.Sinks = append(s.Sinks, app.TrailSink{Sink: "crm", TrailWait: app.TrailWait{State: app.SinkBehind, Why: "a grant has waited for 4m"}})
+		}},
+	{WhyPerson, "paid 0.2 s later, announced, not posted to crm: it is a dead letter: 422.",
+		func(_ *app.Trail, s *app.TrailStep) {
+			pay(s, 200*time.Millisecond)
+			publish(s)
+			s.Sinks = append(s.Sinks, app.TrailSink{Sink: "crm", Finished: true, Letter: "crm/0/1-1", Reason: "422"})
+		}},
+	{WhyUnknown, "paid 0.2 s later, announced, perhaps posted to crm: Redis' dead letters could not be asked.",
+		func(t *app.Trail, s *app.TrailStep) {
+			pay(s, 200*time.Millisecond)
+			publish(s)
+			s.Sinks = append(s.Sinks, app.TrailSink{Sink: "crm", Finished: true})
+			t.Unread = append(t.Unread, app.Unread{Where: "redis", Why: "x"})
+		}},
 	{WhyDelivered, "paid 0.2 s later, announced. u1 is at the limit of 1 packet: further grabs are refused.",
 		func(t *app.Trail, s *app.TrailStep) {
 			pay(s, 200*time.Millisecond)

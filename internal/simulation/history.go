@@ -47,6 +47,9 @@ func Run(ctx context.Context, plan Plan, o Options) *Result {
 	w := &world{plan: plan, cover: &Coverage{}, dsn: filepath.Join(o.Dir, fmt.Sprintf("ledger-%d.db", plan.Seed)),
 		slots: map[string]*slot{}, alarms: map[string]int{}, lost: map[string]bool{}, todo: map[string]string{},
 		above: map[string]int64{}, sinks: []string{balanceSink, kafkaSink}}
+	if plan.Hook {
+		w.sinks = append(w.sinks, hookSink)
+	}
 	if plan.has(SinkLate) {
 		w.sinks = []string{balanceSink}
 	}
@@ -76,6 +79,7 @@ func Run(ctx context.Context, plan Plan, o Options) *Result {
 
 func (w *world) history(ctx context.Context, r *Result, plant *judge.Plant) (err error) {
 	defer func() {
+		w.hook.close()
 		if w.kafka != nil {
 			w.kafka.Close()
 		}
@@ -228,7 +232,8 @@ func (w *world) facts() *judge.Facts {
 	defer w.mu.Unlock()
 	f := &judge.Facts{Told: slices.Clone(w.told), GaveUp: slices.Clone(w.gaveUp),
 		Above: maps.Clone(w.above), Decided: w.decided, TopicAgain: w.plan.has(TopicAgain), RedisLoses: w.plan.losesRedis(),
-		SinkMoves: w.plan.changesSinks(), OwedAfter: w.owedAfter, Twice: w.twice}
+		SinkMoves: w.plan.changesSinks(), OwedAfter: w.owedAfter, Twice: w.twice,
+		Hook: w.plan.Hook, Posted: w.hook.all()}
 	for _, c := range w.plan.Campaigns {
 		f.Campaigns = append(f.Campaigns, judge.Campaign{ID: c.ID, Packets: c.Packets, Total: c.Packets * price,
 			Hold: c.Hold, Lost: w.lost[c.ID]})

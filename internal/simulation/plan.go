@@ -54,7 +54,7 @@ var All = []string{Kill, Pause, PartRedis, PartKafka, RedisDown, KafkaDown, Long
 // of them.
 var (
 	families = [][]string{KafkaDeeds, Books, Deliveries}
-	Later    = slices.Concat(families...)
+	Later    = append(slices.Concat(families...), Hook)
 )
 
 // Plan is what a history has. It depends only on the seed and the deeds that are on, or comes from a file.
@@ -71,6 +71,7 @@ type Plan struct {
 	Ends      []string      `json:"ends"`             // campaigns that are closed and refunded once all is final
 	Serves    int           `json:"serves,omitempty"` // processes of `hongbao serve`
 	Holes     bool          `json:"holes"`            // a person decides about withheld packets
+	Hook      bool          `json:"hook,omitempty"`   // a webhook is a third sink
 	// Subscribers is how many processes read the topic.
 	Subscribers int `json:"subscribers,omitempty"`
 	// Faults, if not nil, are the faults of requests. Otherwise they are drawn by the Rates.
@@ -130,6 +131,7 @@ func PlanOf(seed uint64, size Size, on []string) Plan {
 	p.drawBooks(size, on)
 	p.drawServe(size, on)
 	p.drawDeliveries(on)
+	p.drawHook(on)
 	return p
 }
 

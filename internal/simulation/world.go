@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"reflect"
@@ -42,8 +43,9 @@ type world struct {
 	slots   map[string]*slot
 	gateway *gateway
 	db      *database
-	rows    *rows // nil without subscribers
-	held    held  // mu guards it
+	rows    *rows     // nil without subscribers
+	hook    *receiver // nil without a webhook
+	held    held      // mu guards it
 
 	ordering turn.Lock
 	rolling  turn.Lock // sinks come and go one after another
@@ -109,6 +111,7 @@ func (w *world) config(p *Proc) (*configs.Config, error) {
 		"unsafe.allow":        strings.Join([]string{configs.UnsafeRedis}, ","),
 	}
 	w.sinkKnobs(set)
+	w.hookKnobs(set)
 	var env []string
 	for k, v := range set {
 		env = append(env, "HONGBAO_"+strings.ToUpper(strings.ReplaceAll(k, ".", "_"))+"="+v)
@@ -173,7 +176,7 @@ func (w *world) open(ctx context.Context) (err error) {
 	if w.plan.has(Forgotten) {
 		settings["producer.id.expiration.ms"] = fmt.Sprint(producerLife.Milliseconds())
 	}
-	if err := w.openKafka(settings); err != nil {
+	if err := errors.Join(w.openKafka(settings), w.openHook()); err != nil {
 		return err
 	}
 	if w.plan.Subscribers > 0 {

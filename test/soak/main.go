@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/dev/local"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -39,6 +40,11 @@ type Outcome struct {
 	Failovers int64 `json:"failovers,omitempty"`
 	RedisLost int64 `json:"redis_lost,omitempty"`
 	Restored  int64 `json:"restored,omitempty"`
+	// Posted is the number of grants that the receiver of the webhook has, PostedAgain the number of repeats with the same
+	// id and facts, and PostedWrong the number of requests that must not be.
+	Posted      int64 `json:"posted,omitempty"`
+	PostedAgain int64 `json:"posted_again,omitempty"`
+	PostedWrong int64 `json:"posted_wrong,omitempty"`
 }
 
 // The requirements of a run.
@@ -51,12 +57,14 @@ const (
 )
 
 func main() {
-	s := &soak{say: local.SayTo(os.Stdout)}
+	s := &soak{say: local.SayTo(os.Stdout), sinks: []string{configs.SinkBalance, configs.SinkKafka, configs.SinkBalance,
+		configs.SinkKafka}}
 	flag.IntVar(&s.seconds, "seconds", defaultSeconds, "how long the callers grab; at least 40")
 	flag.IntVar(&s.rate, "rate", 5_000, "grabs a second")
 	flag.StringVar(&s.program, "hongbao", "bin/hongbao", "the program whose workers are killed")
 	flag.StringVar(&s.lose, "lose", "", "class of the campaigns, fast or replica: once a minute a replica is promoted, which lags "+
 		"if the class is fast; empty for no failover")
+	flag.StringVar(&s.hookMode, "hook", "", "adds a webhook whose receiver is bad or dead while the callers grab; empty for none")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := s.run(ctx)
@@ -78,13 +86,17 @@ func main() {
 type soak struct {
 	seconds, rate int
 	program, lose string
-	say           local.Say
-	dir           string
-	servers       servers
-	env           []string
-	campaigns     []*raining
-	workers       *local.Workers
-	outcome       Outcome
+	// sinks has the sink of each worker, in the order of the workers' numbers.
+	sinks     []string
+	hookMode  string
+	hook      *hook // nil without a webhook
+	say       local.Say
+	dir       string
+	servers   servers
+	env       []string
+	campaigns []*raining
+	workers   *local.Workers
+	outcome   Outcome
 	// busyKills and busyStops count the faults that hit a worker whose group had work.
 	busyKills, busyStops int64
 }
@@ -96,10 +108,13 @@ func (s *soak) run(ctx context.Context) (err error) {
 	if s.lose != "" && s.lose != string(hongbao.DurabilityFast) && s.lose != string(hongbao.DurabilityReplica) {
 		return fmt.Errorf("-lose %s: want fast or replica", s.lose)
 	}
+	if s.hookMode != "" && s.hookMode != hookBad && s.hookMode != hookDead {
+		return fmt.Errorf("-hook %s: want bad or dead", s.hookMode)
+	}
 	if s.dir, err = os.MkdirTemp("", "hongbao-soak-"); err != nil {
 		return fmt.Errorf("make a folder for logs: %w", err)
 	}
-	if err := s.startServers(ctx); err != nil {
+	if err := errors.Join(s.startHook(ctx), s.startServers(ctx)); err != nil {
 		return err
 	}
 	if err := s.prepare(ctx); err != nil {
@@ -115,7 +130,7 @@ func (s *soak) run(ctx context.Context) (err error) {
 		err = errors.Join(err, errors.New("no fault hit a worker that had entries, so the run tests nothing"))
 	}
 	return errors.Join(err, judgeStarts(s.workers.List(), s.outcome.Kills), judgeBusy(s.busyKills, s.outcome.Kills),
-		s.compare(ctx), s.replay(ctx), s.countRestored(ctx), s.outcome.judge(int64(len(s.campaigns)), s.lose))
+		s.compare(ctx), s.replay(ctx), s.countRestored(ctx), s.judgeHook(), s.outcome.judge(int64(len(s.campaigns)), s.lose))
 }
 
 // rain lets the callers grab while workers are killed and stopped, and then ends every campaign.
@@ -127,6 +142,9 @@ func (s *soak) rain(ctx context.Context) error {
 	close(over)
 	if err = errors.Join(err, <-faults, <-faults); err != nil {
 		return err
+	}
+	if s.hook != nil {
+		s.hook.quiet.Store(true)
 	}
 	s.say("%d grabs, %d granted; quiet now, the workers finish", s.outcome.Grabs, s.outcome.Granted)
 	s.say("%d of %d kills and %d of %d stops hit a worker whose group had entries pending or undelivered", s.busyKills,

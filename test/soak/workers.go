@@ -17,18 +17,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao/internal/base/retry"
-	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/dev/local"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// sinks has the sink of each worker, in the order of the workers' numbers.
-var sinks = []string{configs.SinkBalance, configs.SinkKafka, configs.SinkBalance, configs.SinkKafka}
-
 // newWorkers returns workers that are restarted at once when they end.
 func (s *soak) newWorkers() *local.Workers {
 	cfg := local.WorkersConfig{Program: s.program, Env: testkit.Environ(s.env...), Folder: s.dir, Say: s.say}
-	for _, sink := range sinks {
+	for _, sink := range s.sinks {
 		cfg.Args = append(cfg.Args, []string{"work", "--sink", sink})
 	}
 	return local.NewWorkers(cfg)
@@ -56,15 +52,15 @@ func (s *soak) harass(ctx context.Context, over <-chan struct{}) (err error) {
 			continue
 		case <-tick.C:
 		}
-		number := 1 + rand.N(len(sinks))
+		number := 1 + rand.N(len(s.sinks))
 		if number == stopped {
-			number = 1 + number%len(sinks)
+			number = 1 + number%len(s.sinks)
 		}
 		if s.workers.List()[number-1].PID == 0 { // the worker is just restarting
 			continue
 		}
 		if turn%4 == 1 && stopped == 0 {
-			if err := s.countIfBusy(ctx, sinks[number-1], &s.busyStops); err != nil {
+			if err := s.countIfBusy(ctx, s.sinks[number-1], &s.busyStops); err != nil {
 				return err
 			}
 			stopped = number
@@ -117,14 +113,14 @@ func judgeBusy(busy, kills int64) error {
 
 // kill kills a worker with SIGKILL. The worker is restarted at once.
 func (s *soak) kill(ctx context.Context, number int) error {
-	if err := s.countIfBusy(ctx, sinks[number-1], &s.busyKills); err != nil {
+	if err := s.countIfBusy(ctx, s.sinks[number-1], &s.busyKills); err != nil {
 		return err
 	}
 	if err := s.workers.Kill(number); err != nil {
 		return err
 	}
 	s.outcome.Kills++
-	s.say("killed worker %d of %s", number, sinks[number-1])
+	s.say("killed worker %d of %s", number, s.sinks[number-1])
 	return nil
 }
 
@@ -141,7 +137,7 @@ func (s *soak) pause(ctx context.Context, number int) error {
 	}
 	if past {
 		s.outcome.Stops++
-		s.say("stopped worker %d of %s past its lease and woke it", number, sinks[number-1])
+		s.say("stopped worker %d of %s past its lease and woke it", number, s.sinks[number-1])
 	}
 	return nil
 }

@@ -173,6 +173,7 @@ var forms = map[string]struct {
 	"topic":   {IsTopic, `1 to 249 of a-z A-Z 0-9 . _ -, not "." or ".."`},
 	"address": {isAddress, "host:port, as 10.0.0.7:6379 or [::1]:6379"},
 	"listen":  {isListen, "host:port, as 127.0.0.1:8081 or [::1]:8081"},
+	"sink":    {IsSink, "1 to 32 of a-z 0-9, a letter first"},
 	"ops":     {func(s string) bool { return s == "" || isListen(s) }, "host:port, as 127.0.0.1:8083, or nothing for none"},
 	"url":     {isURL, "http(s)://host[:port][/path], without user and query"},
 }
@@ -181,6 +182,11 @@ var forms = map[string]struct {
 func IsName(s string) bool { return isName(s) }
 
 var isName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,64}$`).MatchString
+
+// IsSink reports whether a text can name a sink. It has no underscore, so that it can be a part of a variable's name.
+func IsSink(s string) bool { return isSink(s) }
+
+var isSink = regexp.MustCompile(`^[a-z][a-z0-9]{0,31}$`).MatchString
 
 var isGroup = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`).MatchString
 

@@ -142,8 +142,8 @@ var (
 			"and that the worker created again.",
 		Normal: "does not grow"})
 	RemoteBreaker = ofWork.add(Metric{Name: "hongbao_remote_breaker_open", Kind: Gauge, Labels: []string{"sink"},
-		Help: "1 if the circuit breaker stops this worker's requests to the remote. It stops them after " +
-			"remote.breaker_failures failures in a row, until one request succeeds. Absent without settlement.kind remote.",
+		Help: "1 if the circuit breaker stops this worker's requests to the remote, or to a webhook. It stops them after " +
+			"breaker_failures failures in a row, until one request succeeds. Absent for other sinks.",
 		Normal: "0"})
 	PublishBatches = ofWork.add(Metric{Name: "hongbao_publish_batches_total", Kind: Counter,
 		Help: "Number of batches that this worker sent to the topic and completed.", Normal: "grows with the grants"})

@@ -37,6 +37,9 @@ type Facts struct {
 	SinkMoves bool
 	OwedAfter map[int]int64
 	Twice     *Twice // nil: nobody has put a packet back
+	// Hook says that the deployment has a webhook. Posted is what its receiver has.
+	Hook   bool
+	Posted []Win
 }
 
 // Findings are what the judge finds.

@@ -108,6 +108,9 @@ func (j *Judge) Judge(ctx context.Context, facts *Facts) (*Findings, error) {
 	if j.rows != nil {
 		v.effectRules(effects)
 	}
+	if facts.Hook {
+		v.hookRules(facts.Posted)
+	}
 	if t := facts.Twice; t != nil {
 		quarantine, err := j.readQuarantine(ctx, t)
 		if err != nil {

@@ -1,0 +1,52 @@
+package configs
+
+import (
+	"crypto/tls"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hongbao-project/hongbao/internal/base/knob"
+)
+
+// IsWebhook reports whether a sink of deployment.sinks is a webhook.
+func (c *Config) IsWebhook(sink string) bool { return c.has(sink) && c.Webhooks[sink] != nil }
+
+// WebhookSecretEnv returns the variable of a webhook's secret.
+func WebhookSecretEnv(sink string) string { return find(webhooks + "." + sink + ".secret").Env() }
+
+// checkWebhooks compares the webhooks with deployment.sinks, and checks each.
+func (l *loader) checkWebhooks(c *Config) {
+	if l.p.fine("deployment.sinks") {
+		for _, sink := range c.Deployment.Sinks {
+			if sink == SinkBalance || sink == SinkKafka || c.Webhooks[sink] != nil {
+				continue
+			}
+			all := append([]string{SinkBalance, SinkKafka}, slices.Sorted(maps.Keys(c.Webhooks))...)
+			l.bad("deployment.sinks", "%.40q does not exist: want %s, or a name for which webhook.%.40s.url is set%s", sink,
+				strings.Join(all, ", "), sink, knob.Hint(sink, all))
+		}
+	}
+	c.webhookTLS = map[string]*tls.Config{}
+	for _, name := range slices.Sorted(maps.Keys(c.Webhooks)) {
+		l.checkWebhook(c, name)
+	}
+}
+
+func (l *loader) checkWebhook(c *Config, name string) {
+	section := webhooks + "." + name
+	w := c.Webhooks[name]
+	l.checkAttempts(section+".max_attempts", &w.Sink)
+	url := section + ".url"
+	switch {
+	case name == SinkBalance || name == SinkKafka:
+		l.p.contradict(section, "", "the name %s is that of another sink: choose another one", name)
+	case l.p.fine("deployment.sinks") && !c.has(name):
+		l.p.contradict(section, "", "deployment.sinks does not name it: add %s there, or remove the section", name)
+	case l.p.fine(url) && w.URL == "":
+		l.bad(url, "it is empty: set the URL to which grants are posted")
+	case l.p.fine(url) && strings.HasPrefix(w.URL, "http://") && !slices.Contains(c.Unsafe.Allow, unsafeWebhook):
+		l.bad(url, "http would send grants in clear text: set an https URL, or add %s to unsafe.allow", unsafeWebhook)
+	}
+	c.webhookTLS[name] = l.httpsTLS(section, w.URL, &w.TLS)
+}
