@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
@@ -86,8 +87,8 @@ func (b *publishBench) publishing(topic, compression string) publish.Config {
 // inYuan gives every campaign the same currency. A real publisher remembers the currency after its first look-up.
 type inYuan struct{}
 
-func (inYuan) Terms(context.Context, int, string) (publish.CampaignFacts, bool, error) {
-	return publish.CampaignFacts{Currency: "CNY"}, true, nil
+func (inYuan) Terms(context.Context, int, string) (cloudevent.Facts, bool, error) {
+	return cloudevent.Facts{Currency: "CNY"}, true, nil
 }
 
 func (inYuan) Codes(_ context.Context, _ int, _ string, packets []int64) ([]string, error) {

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
 	"github.com/hongbao-project/hongbao/internal/base/turn"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
@@ -112,8 +113,8 @@ func (a *App) checkTopic(ctx context.Context, l *publish.Log, topic string,
 type campaignSource struct {
 	app *App
 
-	mu    turn.Lock                        // held while a campaign is read
-	terms map[string]publish.CampaignFacts // of the campaigns that were found so far
+	mu    turn.Lock                   // held while a campaign is read
+	terms map[string]cloudevent.Facts // of the campaigns that were found so far
 }
 
 // maxTerms bounds how many terms campaignSource caches.
@@ -121,7 +122,7 @@ const maxTerms = 10_000
 
 // Terms returns a campaign's currency, and whether it has codes. It returns false if neither Redis nor the ledger has
 // the campaign. In Redis it reads the given shard.
-func (s *campaignSource) Terms(ctx context.Context, shard int, id string) (terms publish.CampaignFacts, found bool, err error) {
+func (s *campaignSource) Terms(ctx context.Context, shard int, id string) (terms cloudevent.Facts, found bool, err error) {
 	if err := s.mu.LockContext(ctx); err != nil {
 		return terms, false, hongbao.Outagef(hongbao.ClassTransient, "look up campaign %s: %w", id, err)
 	}
@@ -135,12 +136,12 @@ func (s *campaignSource) Terms(ctx context.Context, shard int, id string) (terms
 		if c, found, err = s.app.ledger.Campaign(ctx, id); err != nil || !found {
 			return terms, false, err
 		}
-		terms = publish.CampaignFacts{Currency: c.Spec.Currency, Codes: c.Spec.Codes != nil}
+		terms = cloudevent.Facts{Currency: c.Spec.Currency, Codes: c.Spec.Codes != nil}
 	} else if err != nil {
 		return terms, false, err
 	}
 	if len(s.terms) >= maxTerms || s.terms == nil {
-		s.terms = map[string]publish.CampaignFacts{}
+		s.terms = map[string]cloudevent.Facts{}
 	}
 	s.terms[id] = terms
 	return terms, true, nil

@@ -3,6 +3,7 @@ package cloudevent
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hongbao-project/hongbao"
 )
@@ -34,6 +35,14 @@ func CheckGrant(g *hongbao.Grant) error {
 		if err := hongbao.CheckCode(g.Code); err != nil {
 			return fmt.Errorf("code: %w", err)
 		}
+	}
+	return nil
+}
+
+// CheckTime returns an error if TimeLayout can't represent a grant's time.
+func CheckTime(at time.Time) error {
+	if y := at.UTC().Year(); y < 1970 || y > 9999 {
+		return fmt.Errorf("time %v: want the years 1970 to 9999", at)
 	}
 	return nil
 }

@@ -1,4 +1,5 @@
-// Package cloudevent defines the header names and the fixed header values of records in the topic. See docs/topic.md.
+// Package cloudevent defines the events about grants: the headers of records in the topic, and the JSON of a grant. See
+// docs/topic.md and docs/webhooks.md.
 package cloudevent
 
 // The values of the header ce_type.

@@ -2,7 +2,6 @@ package publish
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/hongbao-project/hongbao"
@@ -42,8 +41,8 @@ func admit(g *hongbao.Grant) error {
 	if err := cloudevent.CheckGrant(g); err != nil {
 		return err
 	}
-	if y := g.Time.UTC().Year(); y < 1970 || y > 9999 {
-		return fmt.Errorf("time %v: want the years 1970 to 9999", g.Time)
+	if err := cloudevent.CheckTime(g.Time); err != nil {
+		return err
 	}
 	return checkEntryID(g.EntryID)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/segmentio/kafka-go/sasl"
 
+	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
@@ -38,7 +39,7 @@ type Config struct {
 
 	// Campaigns supplies data that a grant may lack. This is the code of a coupon, and the currency of a grant from the
 	// ledger. If Campaigns is nil, messages have neither.
-	Campaigns Campaigns
+	Campaigns cloudevent.Campaigns
 
 	// Observe, if not nil, is called after each request with the request's name in Kafka's protocol. err is set if no
 	// response came; a response with an error code counts as a response. Observe must be quick and safe for concurrent

@@ -22,24 +22,6 @@ type Claims interface {
 	Release(ctx context.Context, in stream.Opening, c stream.Claim) error
 }
 
-// CampaignFacts are constant facts about a campaign that its messages need.
-type CampaignFacts struct {
-	// Currency is empty if the campaign's packets have no value.
-	Currency string
-	// Codes reports whether every packet has a code.
-	Codes bool
-}
-
-// Campaigns supplies data that a grant from the stream may lack. Its methods must be safe for concurrent use.
-type Campaigns interface {
-	// Terms returns the terms of a campaign that has grants on the shard. It returns false if the campaign is unknown.
-	// It is called for every batch, so it should cache.
-	Terms(ctx context.Context, shard int, campaign string) (CampaignFacts, bool, error)
-	// Codes returns the codes of packets that were granted on the shard, in the order of packets. "" means that a
-	// packet certainly has no code.
-	Codes(ctx context.Context, shard int, campaign string, packets []int64) ([]string, error)
-}
-
 // Entries reads the stream. The publisher needs it to rebuild the batch of a stored claim.
 type Entries interface {
 	// Entries returns the entries from firstID to lastID, both included, in order. It leaves out missing entries. The

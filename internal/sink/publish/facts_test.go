@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
@@ -23,16 +24,16 @@ type memCampaigns struct {
 	asked   int // number of calls of Codes
 }
 
-func (m *memCampaigns) Terms(_ context.Context, _ int, campaign string) (CampaignFacts, bool, error) {
+func (m *memCampaigns) Terms(_ context.Context, _ int, campaign string) (cloudevent.Facts, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fails == "terms" {
-		return CampaignFacts{}, false, errors.New("redis is gone")
+		return cloudevent.Facts{}, false, errors.New("redis is gone")
 	}
 	if campaign == "spring" {
-		return CampaignFacts{Currency: "CNY", Codes: true}, true, nil
+		return cloudevent.Facts{Currency: "CNY", Codes: true}, true, nil
 	}
-	return CampaignFacts{Currency: "EUR"}, campaign == "autumn", nil
+	return cloudevent.Facts{Currency: "EUR"}, campaign == "autumn", nil
 }
 
 func (m *memCampaigns) Codes(_ context.Context, _ int, campaign string, packets []int64) ([]string, error) {

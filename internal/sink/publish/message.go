@@ -62,7 +62,7 @@ func (m *message) numberHeader(name string, n int64) {
 
 func (m *message) setTime(ms int64) {
 	if ms != m.whenMS {
-		m.when = time.UnixMilli(ms).UTC().AppendFormat(m.when[:0], cloudevent.TimeLayout)
+		m.when = cloudevent.AppendTime(m.when[:0], time.UnixMilli(ms))
 		m.whenMS = ms
 	}
 }
@@ -87,36 +87,7 @@ func (m *message) encode(g *hongbao.Grant) {
 		m.headerCount += 2
 	}
 
-	v := append(m.value[:0], `{"campaign":"`...)
-	v = append(v, g.Campaign...) // a-z, 0-9, - and _: nothing to escape
-	v = append(v, `","packet":`...)
-	v = strconv.AppendInt(v, g.Packet, 10)
-	v = append(v, `,"user":`...)
-	v = appendString(v, g.User)
-	v = append(v, `,"amount":`...)
-	v = strconv.AppendInt(v, int64(g.Amount), 10)
-	if g.Currency != "" {
-		v = append(v, `,"currency":`...)
-		v = appendString(v, g.Currency)
-	}
-	v = append(v, `,"shard":`...)
-	v = strconv.AppendInt(v, int64(g.Shard), 10)
-	v = append(v, `,"seq":`...)
-	v = strconv.AppendInt(v, g.Seq, 10)
-	v = append(v, `,"epoch":`...)
-	v = strconv.AppendInt(v, g.Epoch, 10)
-	v = append(v, `,"time":"`...)
-	v = append(v, m.when...)
-	v = append(v, '"')
-	if g.RequestID != "" {
-		v = append(v, `,"request_id":`...)
-		v = appendString(v, g.RequestID)
-	}
-	if g.Code != "" {
-		v = append(v, `,"code":`...)
-		v = appendString(v, g.Code)
-	}
-	m.value = append(v, '}')
+	m.value = cloudevent.AppendGrant(m.value[:0], g, m.when)
 }
 
 // encodeFence encodes a fence record. Its id contains the epoch that it introduces.
@@ -129,17 +100,4 @@ func (m *message) encodeFence(n numbers, ms int64) {
 	m.headers = appendHeader(m.headers, cloudevent.HeaderTime, m.when)
 	m.headerCount = m.fixedCount + 2
 	m.value = append(m.value[:0], "{}"...)
-}
-
-// appendString appends s as a JSON string. Ids and codes are printable ASCII, so only the quote and the backslash need
-// escaping.
-func appendString(b []byte, s string) []byte {
-	b = append(b, '"')
-	for i := range len(s) {
-		if s[i] == '"' || s[i] == '\\' {
-			b = append(b, '\\')
-		}
-		b = append(b, s[i])
-	}
-	return append(b, '"')
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
@@ -16,27 +15,16 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/flatjson"
+	"github.com/hongbao-project/hongbao/internal/base/httpsink"
 )
 
-// newTransport sets every option whose default could retry a request or wait forever. A Transport does not follow
-// redirects: it returns them as responses.
+// newTransport returns a Transport that never retries a request. It has no HTTP/2, which retries requests by itself.
 func newTransport(c *Config) *http.Transport {
-	t := &http.Transport{
-		Proxy:                  nil, // ignore proxies from the environment
-		DialContext:            (&net.Dialer{Timeout: c.ConnectTimeout, KeepAlive: 15 * time.Second}).DialContext,
-		TLSClientConfig:        c.TLS.Clone(),
-		TLSHandshakeTimeout:    c.ConnectTimeout,
-		DisableKeepAlives:      !c.idempotent(), // the remote may close a kept connection; the result would be Unknown
-		DisableCompression:     true,
-		MaxIdleConns:           c.Concurrency,
-		MaxIdleConnsPerHost:    c.Concurrency,
-		MaxConnsPerHost:        c.Concurrency,
-		IdleConnTimeout:        c.IdleTimeout,
-		ResponseHeaderTimeout:  c.HeaderTimeout,
-		MaxResponseHeaderBytes: 64 << 10,
-		Protocols:              new(http.Protocols),
-	}
-	t.Protocols.SetHTTP1(true) // not HTTP/2, which retries requests by itself
+	t := httpsink.NewTransport(httpsink.Client{
+		Dial: httpsink.NewDialer(c.ConnectTimeout).DialContext, TLS: c.TLS, HandshakeTimeout: c.ConnectTimeout,
+		HeaderTimeout: c.HeaderTimeout, IdleTimeout: c.IdleTimeout, Concurrency: c.Concurrency,
+	})
+	t.DisableKeepAlives = !c.idempotent() // the remote may close a kept connection; the result would be Unknown
 	return t
 }
 
@@ -92,7 +80,7 @@ func (h *Handler) do(ctx context.Context, method, path, key string, body []byte,
 	if err != nil {
 		return answer{sent: connected, err: err}
 	}
-	a = answer{status: resp.StatusCode, sent: true, retryAfter: retryAfter(resp.Header.Get("Retry-After"))}
+	a = answer{status: resp.StatusCode, sent: true, retryAfter: httpsink.RetryAfter(resp.Header.Get("Retry-After"))}
 	a.body, a.err = readBody(resp, most)
 	return a
 }
@@ -113,20 +101,6 @@ func readBody(resp *http.Response, most int64) ([]byte, error) {
 		return nil, fmt.Errorf("the answer is longer than %d bytes", most)
 	}
 	return body.Bytes(), nil
-}
-
-// retryAfter parses a Retry-After header, which has seconds or a date. It returns 0 if there is no valid value.
-func retryAfter(value string) time.Duration {
-	if value == "" {
-		return 0
-	}
-	if s, err := strconv.ParseInt(value, 10, 32); err == nil && s > 0 {
-		return time.Duration(s) * time.Second
-	}
-	if at, err := http.ParseTime(value); err == nil {
-		return max(time.Until(at), 0)
-	}
-	return 0
 }
 
 // credit is the JSON of a request. In a batch, each credit contains its key. Otherwise the header has the key.

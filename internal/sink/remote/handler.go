@@ -8,14 +8,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/sony/gobreaker/v2"
 	"golang.org/x/time/rate"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/httpsink"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
@@ -27,11 +25,9 @@ type Handler struct {
 	owner     string
 	campaigns Campaigns
 	ledger    Ledger
-	breaker   *gobreaker.TwoStepCircuitBreaker[struct{}]
-	slots     chan struct{}
-	gate      atomic.Int64 // time until which no requests are sent, in Unix ns
-	credits   refusals     // refused requests for a credit
-	questions refusals     // refused queries about a credit
+	gate      *httpsink.Gate
+	credits   refusals // refused requests for a credit
+	questions refusals // refused queries about a credit
 	auditRate *rate.Limiter
 	known     known
 	now       func() time.Time
@@ -46,16 +42,18 @@ func New(cfg Config, campaigns Campaigns, ledger Ledger) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Handler{
+	h := &Handler{
 		cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), http: newTransport(&cfg), owner: "h" + rand.Text(),
-		campaigns: campaigns, ledger: ledger,
-		slots: make(chan struct{}, cfg.Concurrency), now: time.Now, auditRate: newLimiter(cfg.AuditRate),
-		breaker: gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
-			Name: "remote", MaxRequests: 1, Interval: 0, Timeout: cfg.BreakerOpen,
-			ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= uint32(cfg.BreakerFailures) },
-			IsExcluded:  func(err error) bool { return errors.Is(err, errAborted) },
-		}),
-	}, nil
+		campaigns: campaigns, ledger: ledger, now: time.Now, auditRate: newLimiter(cfg.AuditRate),
+	}
+	h.gate = h.newGate()
+	return h, nil
+}
+
+func (h *Handler) newGate() *httpsink.Gate {
+	return httpsink.NewGate(httpsink.Limits{Server: "the remote", Concurrency: h.cfg.Concurrency,
+		BreakerFailures: h.cfg.BreakerFailures, BreakerOpen: h.cfg.BreakerOpen,
+		Now: func() time.Time { return h.now() }})
 }
 
 // newLimiter returns a limiter that spreads the queries evenly: it allows one query at a time.
@@ -70,7 +68,7 @@ func newLimiter(perSecond int) *rate.Limiter {
 func (h *Handler) Close() { h.http.CloseIdleConnections() }
 
 // BreakerOpen reports whether the circuit breaker is not closed. It closes after one successful request.
-func (h *Handler) BreakerOpen() bool { return h.breaker.State() != gobreaker.StateClosed }
+func (h *Handler) BreakerOpen() bool { return h.gate.BreakerOpen() }
 
 // outcome says what this call knows about a credit at the remote.
 type outcome int
@@ -138,28 +136,8 @@ var errTwice = errors.New("the grant comes twice in one call")
 var ErrContradiction = errors.New("contradiction")
 
 // each splits n indexes into parts of size, calls do for each part, and waits. At most Concurrency calls run at once.
-// With one goroutine per grant, thousands of them would only wait for a slot.
 func (h *Handler) each(n, size int, do func(first, last int)) {
-	if n <= size {
-		if n > 0 {
-			do(0, n)
-		}
-		return
-	}
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range min((n+size-1)/size, h.cfg.Concurrency) {
-		wg.Go(func() {
-			for {
-				first := int(next.Add(int64(size))) - size
-				if first >= n {
-					return
-				}
-				do(first, min(first+size, n))
-			}
-		})
-	}
-	wg.Wait()
+	httpsink.Each(n, size, h.cfg.Concurrency, do)
 }
 
 // sort returns an item for each grant that needs a credit (items) or has no value (free). For all other grants it sets

@@ -28,7 +28,7 @@ func (h *Handler) settle(ctx context.Context, epoch int64, items []*item) {
 		if len(items) == 0 {
 			return
 		}
-		if err := h.closed(); err != nil {
+		if err := h.gate.Closed(); err != nil {
 			failAll(items, err)
 			return
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/httpsink"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
@@ -329,7 +330,7 @@ func TestStoppedBeforeSending(t *testing.T) {
 		h := newHandler(t, b, l, change)
 		for _, err := range h.Handle(stopped{t.Context()}, testkit.Batch(grants(1, 3))) {
 			require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%s: %v", name, err)
-			require.ErrorIs(t, err, errAborted)
+			require.ErrorIs(t, err, httpsink.ErrLate)
 		}
 		require.Zero(t, b.all(), name)
 		require.Zero(t, l.left())

@@ -86,7 +86,7 @@ func (h *Handler) attribute(of *refusals, account string, r result) result {
 			r.waits = true
 		case whoseRemote:
 			r.outage = true
-			h.silence(h.cfg.BreakerOpen)
+			h.gate.Silence(h.cfg.BreakerOpen)
 		case whoseAccount:
 		}
 	}

@@ -182,7 +182,7 @@ func TestRefusedBatchThenNotSent(t *testing.T) {
 					if r.URL.Path == "/v1/credits:batch" {
 						b.book(c) // books only the first credit
 						if silent {
-							h.silence(time.Hour)
+							h.gate.Silence(time.Hour)
 						}
 					}
 					w.WriteHeader(http.StatusForbidden)
@@ -192,7 +192,7 @@ func TestRefusedBatchThenNotSent(t *testing.T) {
 				}
 				require.Equal(t, 3, l.left(), "the batch may have booked each")
 				require.LessOrEqual(t, b.times(), 1)
-				h.gate.Store(0)
+				h.gate = h.newGate()
 				b.set(func(w http.ResponseWriter, _ *http.Request, c credit) {
 					if c.Reference == "prod:rain:1" {
 						b.say(w, http.StatusUnprocessableEntity, map[string]string{"code": "account_closed"})
@@ -282,7 +282,7 @@ func TestEveryRequestIsRefusedForLong(t *testing.T) {
 					require.True(t, hongbao.IsOutage(err) || hongbao.IsWaiting(err), "%v", err)
 				}
 				require.Zero(t, l.left())
-				h.gate.Store(0)
+				h.gate = h.newGate()
 				l.ages(72 * time.Hour)
 			}
 			b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.say(w, http.StatusCreated, b.book(c)) })

@@ -8,10 +8,8 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/sony/gobreaker/v2"
-
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/flatjson"
+	"github.com/hongbao-project/hongbao/internal/base/httpsink"
 )
 
 // result is the outcome on one credit, with the reason.
@@ -31,58 +29,29 @@ type result struct {
 	after time.Duration
 }
 
-// errAborted is the error of requests that this process aborted. It says nothing about the remote.
-var errAborted = errors.New("the request was aborted: the lease or the time for it is over")
-
 var errStatus = errors.New("the remote answered")
 
-// closed returns an error if no request may be sent now.
-func (h *Handler) closed() error {
-	if until := time.Unix(0, h.gate.Load()); h.now().Before(until) {
-		return hongbao.Outagef(hongbao.ClassTransient, "requests to the remote are stopped until %s, because it asked for a "+
-			"pause or refuses every account; nothing was sent", until.UTC().Format(time.RFC3339))
-	}
-	if h.breaker.State() == gobreaker.StateOpen {
-		return hongbao.Outagef(hongbao.ClassTransient, "the breaker is open after %d consecutive failures; nothing was sent, "+
-			"and the next try is within %s",
-			h.cfg.BreakerFailures, h.cfg.BreakerOpen)
-	}
-	return nil
-}
-
-// request sends one request if the gate, the breaker and a free slot allow it. Otherwise it returns the reason as a
-// result.
-func (h *Handler) request(ctx context.Context, method, path, key string, body []byte, most int64) (answer, *result) {
-	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
-	case <-ctx.Done():
-		return answer{}, &result{outcome: NotSent, err: errAborted, late: true}
-	}
-	if err := h.closed(); err != nil {
-		return answer{}, &result{outcome: NotSent, err: err, outage: true}
-	}
-	// The process may have been stopped, so that its timers have not fired yet. The monotonic clock does not count the
-	// time that the machine slept.
-	if end, ok := ctx.Deadline(); ok && time.Now().Round(0).After(end.Round(0)) {
-		return answer{}, &result{outcome: NotSent, err: errAborted, late: true}
-	}
-	report, err := h.breaker.Allow()
-	if err != nil {
-		return answer{}, &result{outcome: NotSent, err: fmt.Errorf("the breaker lets one request through at a time: %w",
-			err), outage: true}
-	}
-	a := h.do(ctx, method, path, key, body, most)
+// request sends one request if the gate allows it. Otherwise it returns the reason as a result.
+func (h *Handler) request(ctx context.Context, method, path, key string, body []byte, most int64) (a answer,
+	unsent *result) {
+	err := h.gate.Do(ctx, func() httpsink.Seen {
+		a = h.do(ctx, method, path, key, body, most)
+		if a.retryAfter = min(a.retryAfter, h.cfg.MaxRetryAfter); a.retryAfter > 0 && concernsAll(a.status) {
+			h.gate.Silence(a.retryAfter)
+		}
+		switch {
+		case ctx.Err() != nil && a.err != nil:
+			return httpsink.Nothing
+		case a.err != nil || a.status >= http.StatusInternalServerError || a.status/100 == 3: // a redirect: the URL is wrong
+			return httpsink.Fails
+		}
+		return httpsink.Works
+	})
 	switch {
-	case ctx.Err() != nil && a.err != nil:
-		report(errAborted)
-	case a.err != nil || a.status >= http.StatusInternalServerError || a.status/100 == 3: // a redirect: the URL is wrong
-		report(errStatus)
-	default:
-		report(nil)
-	}
-	if a.retryAfter = min(a.retryAfter, h.cfg.MaxRetryAfter); a.retryAfter > 0 && concernsAll(a.status) {
-		h.silence(a.retryAfter)
+	case errors.Is(err, httpsink.ErrLate):
+		return answer{}, &result{outcome: NotSent, err: err, late: true}
+	case err != nil:
+		return answer{}, &result{outcome: NotSent, err: err, outage: true}
 	}
 	return a, nil
 }
@@ -90,17 +59,6 @@ func (h *Handler) request(ctx context.Context, method, path, key string, body []
 // concernsAll reports whether a status concerns the whole remote and not only one credit.
 func concernsAll(status int) bool {
 	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
-}
-
-// silence stops all requests for the time d.
-func (h *Handler) silence(d time.Duration) {
-	until := h.now().Add(d).UnixNano()
-	for {
-		has := h.gate.Load()
-		if has >= until || h.gate.CompareAndSwap(has, until) {
-			return
-		}
-	}
 }
 
 // post requests the credit of one item.
