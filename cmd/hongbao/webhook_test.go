@@ -76,7 +76,7 @@ func (r *receiver) got() map[string]string {
 // waitFor waits until the receiver has n events.
 func (r *receiver) waitFor(t *testing.T, n int) map[string]string {
 	t.Helper()
-	testkit.Eventually(t, time.Minute, func() bool { return len(r.got()) >= n }, fmt.Sprintf("the receiver has %d events", n))
+	testkit.Eventually(t, time.Minute, func() bool { return len(r.got()) >= n }, "the receiver has all events")
 	return r.got()
 }
 
@@ -113,14 +113,19 @@ func TestWebhook(t *testing.T) {
 		paid[id] = e.Data
 	}
 	require.Len(t, paid, 100)
-	lines := strings.Split(strings.TrimSpace(d.ok("tail", "rain", "--json", "--once")), "\n")
-	for _, line := range lines {
-		var g hongbao.Grant
-		require.NoError(t, json.Unmarshal([]byte(line), &g))
-		has := paid[fmt.Sprintf("rain-%d", g.Packet)]
-		require.Equal(t, g.User, has.User)
-		require.Equal(t, g.Amount, has.Amount)
+	entries, err := d.store.Shard(0).Entries(t.Context(), "-", "+")
+	require.NoError(t, err)
+	n := 0
+	for _, e := range entries {
+		for _, g := range e.Grants {
+			n++
+			has := paid[fmt.Sprintf("rain-%d", g.Packet)]
+			require.Equal(t, g.User, has.User)
+			require.Equal(t, g.Amount, has.Amount)
+			require.Equal(t, "CNY", has.Currency)
+		}
 	}
+	require.Equal(t, 100, n)
 
 	// The balance system is paused: what it has not paid is not posted.
 	d.ok("sink", "pause", "balance", "--by", "ann", "--why", "the bank is closed")
@@ -163,7 +168,7 @@ func TestWebhookRefuses(t *testing.T) {
 	}
 	testkit.Eventually(t, time.Minute, func() bool { return letters() == 5 }, "each event is a dead letter")
 	r.status.Store(http.StatusNoContent)
-	d.ok("dead", "requeue", "--sink", "crm", "--all", "--by", "ann", "--why", "the receiver is fixed")
+	d.ok("dead", "requeue", "--sink", "crm", "--expect", "5", "--by", "ann", "--why", "the receiver is fixed")
 	require.Len(t, r.got(), 5)
 
 	r.status.Store(http.StatusUnauthorized)

@@ -71,7 +71,9 @@ func (a *App) newWebhook(sink string) (*webhook.Handler, error) {
 		return nil, hongbao.Errorf(hongbao.ClassBroken, "sink %s has no secret, which signs its requests: set %s or %[2]s_FILE", sink,
 			configs.WebhookSecretEnv(sink))
 	}
-	h, err := webhook.New(a.Config.WebhookConfig(sink))
+	cfg := a.Config.WebhookConfig(sink)
+	cfg.Campaigns = &campaignSource{app: a}
+	h, err := webhook.New(cfg)
 	if err != nil {
 		return nil, hongbao.Errorf(hongbao.ClassBroken, "sink %s: %w", sink, err)
 	}

@@ -83,7 +83,7 @@ type Config struct {
 // Seams are the places where a simulation stands between this process and its servers. Load leaves them zero: then the
 // process uses the machine's network, its own id, and the ledger without a gate.
 type Seams struct {
-	// Dial opens the connections to Redis and Kafka, and Listen the listeners of `hongbao serve`.
+	// Dial opens the connections to Redis, Kafka and webhooks, and Listen the listeners of `hongbao serve`.
 	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	Listen func(ctx context.Context, address string) (net.Listener, error)
 	// Gate is asked around each transaction of the ledger on SQLite.

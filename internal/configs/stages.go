@@ -65,12 +65,12 @@ func (c *Config) sink(name string) *Sink {
 	return &c.Webhooks[name].Sink
 }
 
-// WebhookConfig returns the complete configuration of a webhook of deployment.sinks.
+// WebhookConfig returns the configuration of a webhook of deployment.sinks, which is complete except for Campaigns.
 func (c *Config) WebhookConfig(sink string) webhook.Config {
 	w := c.Webhooks[sink]
 	out := w.Config
 	out.Secret, out.PreviousSecret = w.Secret.Reveal(), w.PreviousSecret.Reveal()
-	out.TLS, out.Deployment = c.webhookTLS[sink].Clone(), c.Deployment.ID
+	out.TLS, out.Deployment, out.Dial = c.webhookTLS[sink].Clone(), c.Deployment.ID, c.Seams.Dial
 	return out
 }
 
