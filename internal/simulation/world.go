@@ -105,9 +105,9 @@ func (w *world) config(p *Proc) (*configs.Config, error) {
 		"consumer.lease": "3s", "consumer.poll": "300ms", "consumer.block": "300ms", "consumer.batch_grants": "500",
 		"publisher.request_timeout": "1s", "publisher.attempt_time": "2s", "publisher.max_claim_age": "2s",
 		"log.level": "info", "log.format": "json",
-		// A burst can be larger than all that the shard granted in the default margin before it: a known limit of restores.
-		// This margin covers each burst of a history.
-		"work.restore_margin": "1m",
+		// A burst can be larger than the margin that the grants known before it give: a known limit of restores. A campaign
+		// of a history begins a minute before, so this margin is some five times as many packets as known grants.
+		"work.restore_margin": "5m",
 		"unsafe.allow":        strings.Join([]string{configs.UnsafeRedis}, ","),
 	}
 	w.sinkKnobs(set)
