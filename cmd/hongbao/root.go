@@ -105,7 +105,8 @@ func with(cmd *cobra.Command, n app.Needs, do func(a *app.App) error) error {
 		return err
 	}
 	announce(cmd, cfg.Place())
-	return app.With(cmd.Context(), cfg, n, do)
+	line := newProgressLine(cmd.ErrOrStderr())
+	return app.WithHooks(cmd.Context(), cfg, n, line.hooks(), do)
 }
 
 // family returns a command that has only subcommands.

@@ -56,6 +56,9 @@ type Hooks struct {
 	Kafka  func(request string, took time.Duration, err error)
 	// Sink wraps the handler to which a requeue or a replay delivers.
 	Sink func(sink string, h hongbao.Handler) hongbao.Handler
+	// Progress gets the progress of long calls several times a second, and the zero value at the end of a call. If it is
+	// nil, the log has a line every few seconds.
+	Progress func(Progress)
 }
 
 // New returns an App. It contacts no server.
@@ -144,17 +147,3 @@ func (a *App) loader() (*load.Loader, error) {
 
 // Locks returns the deployment's locks.
 func (a *App) Locks() (*store.Locks, error) { return a.store.Locks(a.Config.LockConfig()) }
-
-// progressEvery is how often a long call logs its progress.
-const progressEvery = 5 * time.Second
-
-// progress returns a function that receives the progress of a long call, and logs it every progressEvery.
-func (a *App) progress(what string, total int64) func(done int64) {
-	next := time.Now().Add(progressEvery)
-	return func(done int64) {
-		if now := time.Now(); now.After(next) {
-			next = now.Add(progressEvery)
-			a.log.Info(what, zap.Int64("done", done), zap.Int64("of", total))
-		}
-	}
-}

@@ -144,8 +144,12 @@ func (a *App) writeArchive(ctx context.Context, want *Archived, dir string) (sum
 	record := make([]string, len(archiveColumns))
 	var grants int64
 	var amount hongbao.Amount
+	writing := a.progress("writing the grants of "+want.Campaign, want.Grants)
+	defer writing.end()
 	err = a.ledger.EachGrant(ctx, want.Campaign, func(g hongbao.Grant) error {
-		grants, amount = grants+1, amount+g.Amount
+		if grants, amount = grants+1, amount+g.Amount; grants%1000 == 0 {
+			writing.set(grants)
+		}
 		number := func(n int64) string { return strconv.FormatInt(n, 10) }
 		copy(record, []string{number(g.Packet), g.User, number(int64(g.Amount)), want.Currency, strconv.Itoa(g.Shard),
 			number(g.Seq), number(g.Epoch), g.RequestID, g.Time.UTC().Format(exportTime), g.Code})
@@ -161,7 +165,7 @@ func (a *App) writeArchive(ctx context.Context, want *Archived, dir string) (sum
 			"no file is written; run `hongbao audit`", grants, amount, want.Grants, want.Amount)
 	}
 	if err != nil {
-		return "", err
+		return "", writing.stopped(ctx, err, "no file was written. Run the same command again")
 	}
 	if sum, err = file.keep(want.File); err != nil {
 		return "", err

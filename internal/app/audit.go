@@ -199,6 +199,9 @@ func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, err
 			return nil, err
 		}
 	}
+	auditing := a.progress("audit", 0)
+	defer auditing.end()
+	cfg.Step = func(what string) { auditing.step("audit: " + what) }
 	report, err := audit.Run(ctx, cfg, opts)
 	if err != nil {
 		return nil, err

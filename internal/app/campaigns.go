@@ -140,7 +140,10 @@ func (a *App) load(ctx context.Context, id string) (hongbao.Campaign, error) {
 	if err := a.ledger.BeginLoad(ctx, id); err != nil {
 		return c.Spec, err
 	}
-	err = loader.Load(ctx, c.Spec, plan, c.Hash, a.progress("loading "+id, c.Spec.Packets))
+	loading := a.progress("loading "+id, c.Spec.Packets)
+	defer loading.end()
+	err = loading.stopped(ctx, loader.Load(ctx, c.Spec, plan, c.Hash, loading.set),
+		"no one can win before all packets are loaded. Run the same command again: it continues")
 	if err == nil {
 		err = a.DealTopUps(ctx, id) // top-ups that were ordered before the load
 	}
@@ -176,7 +179,9 @@ func (a *App) createCodes(ctx context.Context, c *hongbao.Campaign, read []strin
 	} else if err := a.sameCodes(ctx, c.ID, read); err != nil {
 		return err
 	}
-	err := a.ledger.AddCodes(ctx, c.ID, draw, a.progress("storing the codes of "+c.ID, c.Packets))
+	storing := a.progress("storing the codes of "+c.ID, c.Packets)
+	defer storing.end()
+	err := storing.stopped(ctx, a.ledger.AddCodes(ctx, c.ID, draw, storing.set), "run the same command again: it continues")
 	if err != nil || read == nil {
 		return err
 	}

@@ -83,17 +83,22 @@ func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 		}
 	}
 	cfg.Handler = a.watched(o.To, cfg.Handler)
-	var logged func(int64)
+	var looked *progress
 	cfg.Progress = func(r *replay.Report) {
-		if logged == nil {
-			logged = a.progress("replay "+r.Name, r.Events)
+		if looked == nil {
+			looked = a.progress("replay "+r.Name, r.Events)
 		}
-		logged(min(r.Looked, r.Events))
+		looked.set(min(r.Looked, r.Events))
 	}
 	r, err := replay.New(cfg)
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if looked != nil {
+			looked.end()
+		}
+	}()
 	report, err := r.Run(ctx, replay.Options{Filter: o.Filter, Dead: o.Dead, DryRun: o.DryRun})
 	if err == nil {
 		err = CheckReplayed(report)

@@ -20,12 +20,17 @@ type Needs struct {
 
 // With opens the servers that a command needs, runs do, and closes the servers. If closing fails, With returns the
 // error.
-func With(ctx context.Context, cfg *configs.Config, n Needs, do func(a *App) error) (err error) {
+func With(ctx context.Context, cfg *configs.Config, n Needs, do func(a *App) error) error {
+	return WithHooks(ctx, cfg, n, Hooks{}, do)
+}
+
+// WithHooks is With for an App with hooks.
+func WithHooks(ctx context.Context, cfg *configs.Config, n Needs, hooks Hooks, do func(a *App) error) (err error) {
 	log, err := cfg.Logger(os.Stderr)
 	if err != nil {
 		return err
 	}
-	a, err := New(cfg, log, Hooks{})
+	a, err := New(cfg, log, hooks)
 	if err != nil {
 		return err
 	}

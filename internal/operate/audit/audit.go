@@ -27,7 +27,7 @@ func Run(ctx context.Context, cfg Config, opts Options) (*Report, error) {
 	r := newRun(&cfg, opts)
 	// The order matters on a live system. A later step reads a later state, so it must find every grant that an earlier
 	// step has found. For this reason the groups' progress is read before the sinks.
-	for _, step := range []struct {
+	steps := []struct {
 		what string
 		do   func(context.Context) error
 	}{
@@ -45,7 +45,11 @@ func Run(ctx context.Context, cfg Config, opts Options) (*Report, error) {
 		{"read the shards' last seqs again", r.readSeqs(func(s *shard, seq int64) { s.end = seq })},
 		{"compare", r.judge},
 		{"look up details", r.describe},
-	} {
+	}
+	for i, step := range steps {
+		if cfg.Step != nil {
+			cfg.Step(fmt.Sprintf("%s, step %d of %d", step.what, i+1, len(steps)))
+		}
 		if err := step.do(ctx); err != nil {
 			return nil, fmt.Errorf("audit: %s: %w", step.what, err)
 		}

@@ -1,0 +1,132 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/base/money"
+)
+
+// Progress is how far a long call has come.
+type Progress struct {
+	// What says what the call does.
+	What string
+	// Done is how many parts of the work are done, of Of parts. Of is 0 if the call does not count parts.
+	Done, Of int64
+	// PerSecond is the rate since the call began. Rest is the time that the remaining parts need at this rate. Both are
+	// 0 if they are not known yet.
+	PerSecond float64
+	Rest      time.Duration
+}
+
+// String returns the progress in one line: "loading rain: 20,000 of 100,000 (20 %), 5,000 a second, 16s left".
+func (p Progress) String() string {
+	var b strings.Builder
+	b.WriteString(p.What)
+	if p.Of == 0 {
+		return b.String()
+	}
+	fmt.Fprintf(&b, ": %s of %s (%d %%)", money.Count(p.Done), money.Count(p.Of), 100*p.Done/p.Of)
+	if p.PerSecond >= 1 {
+		fmt.Fprintf(&b, ", %s a second", money.Count(int64(p.PerSecond)))
+	}
+	if p.Rest > 0 {
+		fmt.Fprintf(&b, ", %s left", p.Rest)
+	}
+	return b.String()
+}
+
+const (
+	// progressLogged and progressShown are how often the log and the hook get the progress of a long call.
+	progressLogged = 5 * time.Second
+	progressShown  = 200 * time.Millisecond
+	// progressMeasured is how long a call counts before its rate is known.
+	progressMeasured = 2 * time.Second
+)
+
+// progress counts the parts of a long call. Its methods may be called concurrently.
+type progress struct {
+	app  *App
+	what string
+	of   int64
+
+	mu      sync.Mutex
+	began   time.Time
+	first   int64 // how many parts an earlier call had done
+	done    int64
+	started bool
+	next    time.Time
+}
+
+// progress begins a long call of that many parts; 0 if they are not known.
+func (a *App) progress(what string, of int64) *progress {
+	now := time.Now()
+	p := &progress{app: a, what: what, of: of, began: now, next: now.Add(progressLogged)}
+	if a.hooks.Progress != nil {
+		p.next = now.Add(progressShown)
+	}
+	return p
+}
+
+// set says how many parts are done, those of an earlier call included.
+func (p *progress) set(done int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.started { // the first number may include the parts of an earlier call
+		p.started, p.first = true, done
+	}
+	p.done = done
+	if now := time.Now(); now.After(p.next) {
+		p.show(now)
+	}
+}
+
+// step says which step of several begins. The log has only steps of calls that take long.
+func (p *progress) step(what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.what = what
+	if now := time.Now(); p.app.hooks.Progress != nil || now.After(p.next) {
+		p.show(now)
+	}
+}
+
+// end says that the call has ended.
+func (p *progress) end() {
+	if p.app.hooks.Progress != nil {
+		p.app.hooks.Progress(Progress{})
+	}
+}
+
+// show shows the progress. The caller holds mu.
+func (p *progress) show(now time.Time) {
+	at := Progress{What: p.what, Done: p.done, Of: p.of}
+	if took := now.Sub(p.began); took >= progressMeasured && p.done > p.first {
+		at.PerSecond = float64(p.done-p.first) / took.Seconds()
+		at.Rest = time.Duration(math.Ceil(float64(p.of-p.done)/at.PerSecond)) * time.Second
+	}
+	if p.app.hooks.Progress != nil {
+		p.next = now.Add(progressShown)
+		p.app.hooks.Progress(at)
+		return
+	}
+	p.next = now.Add(progressLogged)
+	p.app.log.Info(at.What, zap.Int64("done", at.Done), zap.Int64("of", at.Of), zap.Int64("per_second", int64(at.PerSecond)),
+		zap.Stringer("rest", at.Rest))
+}
+
+// stopped adds to the error of a call that its caller has stopped how far the call came, and how to go on.
+func (p *progress) stopped(ctx context.Context, err error, goOn string) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return fmt.Errorf("%s was stopped after %s of %s; %s: %w", p.what, money.Count(p.done), money.Count(p.of), goOn, err)
+}
