@@ -14,8 +14,9 @@ import (
 
 func TestAddresses(t *testing.T) {
 	t.Parallel()
-	for _, a := range []string{"1.1.1.1", "8.8.8.8", "100.63.255.255", "100.128.0.0", "172.15.0.1", "172.32.0.1", "169.253.1.1",
-		"223.255.255.255", "198.17.0.1", "2606:4700::1111", "64:ff9b::808:808", "2002:808:808::1", "::ffff:8.8.8.8", "2001:200::1"} {
+	for _, a := range []string{"1.1.1.1", "8.8.8.8", "100.63.255.255", "100.128.0.0", "172.15.0.1", "172.32.0.1",
+		"169.253.1.1", "223.255.255.255", "198.17.0.1", "2606:4700::1111", "64:ff9b::808:808", "2002:808:808::1",
+		"::ffff:8.8.8.8", "2001:200::1"} {
 		require.Empty(t, whatOf(netip.MustParseAddr(a)), a)
 	}
 	for a, what := range map[string]string{
@@ -85,7 +86,8 @@ func TestPrivateAddress(t *testing.T) {
 	require.NoError(t, err)
 	named := to("http://crm.example.com.:" + port + "/hooks/hongbao")
 	public := func(c *Config) { c.AllowPrivate = false }
-	for _, address := range []string{"127.0.0.1", "169.254.169.254", "10.0.0.7", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"} {
+	for _, address := range []string{"127.0.0.1", "169.254.169.254", "10.0.0.7", "::1", "::ffff:127.0.0.1",
+		"64:ff9b::7f00:1"} {
 		h := newHandler(t, r, named, public)
 		h.dialer.Resolver = names(t, address)
 		errs := h.handle(t.Context(), grants(1, 2))
@@ -94,7 +96,8 @@ func TestPrivateAddress(t *testing.T) {
 		require.False(t, h.BreakerOpen())
 		require.ErrorIs(t, h.Check(t.Context()), errPrivate)
 	}
-	require.Equal(t, []string{"broken"}, kinds(newHandler(t, r, public).handle(t.Context(), grants(1, 1))), "a literal address")
+	literal := newHandler(t, r, public)
+	require.Equal(t, []string{"broken"}, kinds(literal.handle(t.Context(), grants(1, 1))))
 	require.Empty(t, r.got())
 
 	h := newHandler(t, r, named)

@@ -65,7 +65,9 @@ func (h *Handler) post(ctx context.Context, it *item) answer {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
 	defer cancel()
 	connected := false
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }})
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected = true },
+	})
 	body := cloudevent.AppendEvent(nil, h.source, it.id, it.grant)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.cfg.URL, bytes.NewReader(body))
 	if err != nil {
@@ -84,5 +86,6 @@ func (h *Handler) post(ctx context.Context, it *item) answer {
 	defer resp.Body.Close()
 	// The status decides. If the rest of the answer does not come, that changes nothing.
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxBody))
-	return answer{status: resp.StatusCode, connected: true, retryAfter: httpsink.RetryAfter(resp.Header.Get("Retry-After"))}
+	return answer{status: resp.StatusCode, connected: true,
+		retryAfter: httpsink.RetryAfter(resp.Header.Get("Retry-After"))}
 }

@@ -16,7 +16,8 @@ import (
 )
 
 // secured returns a receiver with TLS, and its authority. It records which protocol its requests have.
-func secured(t *testing.T, auth tls.ClientAuthType, http2 bool) (r *receiver, roots *x509.CertPool, protocols *atomic.Value) {
+func secured(t *testing.T, auth tls.ClientAuthType, http2 bool) (r *receiver, roots *x509.CertPool,
+	protocols *atomic.Value) {
 	t.Helper()
 	r, protocols = &receiver{}, &atomic.Value{}
 	r.set(func(w http.ResponseWriter, req *http.Request) {
@@ -43,7 +44,8 @@ func with(c *tls.Config) func(*Config) {
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	r, roots, _ := secured(t, tls.RequireAnyClientCert, false)
-	for name, config := range map[string]*tls.Config{"the system's roots": nil, "an unknown authority": {Certificates: r.TLS.Certificates}} {
+	for name, config := range map[string]*tls.Config{"the system's roots": nil,
+		"an unknown authority": {Certificates: r.TLS.Certificates}} {
 		h := newHandler(t, r, func(c *Config) {
 			if config != nil {
 				with(config)(c)

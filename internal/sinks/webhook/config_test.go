@@ -27,8 +27,9 @@ func TestCheckConfig(t *testing.T) {
 	cfg := Config{Secret: "whsec_c2VjcmV0", PreviousSecret: "c2VjcmV0", TLS: &tls.Config{MinVersion: tls.VersionTLS12}}
 	_, err := New(cfg)
 	require.Error(t, err)
-	for _, want := range []string{"webhook configuration: ", "the URL is empty", "Secret has 6 bytes", "PreviousSecret does not begin with whsec_",
-		"Deployment ", "ConnectTimeout is 0s: want 1ms to 1m", "Timeout is 0s", "Concurrency is 0", "MaxRetryAfter is 0s",
+	for _, want := range []string{"webhook configuration: ", "the URL is empty", "Secret has 6 bytes",
+		"PreviousSecret does not begin with whsec_", "Deployment ", "ConnectTimeout is 0s: want 1ms to 1m", "Timeout is 0s",
+		"Concurrency is 0", "MaxRetryAfter is 0s",
 		"BreakerFailures is 0", "BreakerOpen is 0s"} {
 		require.ErrorContains(t, err, want)
 	}

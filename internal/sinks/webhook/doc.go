@@ -2,7 +2,7 @@
 //
 // A Handler is a hongbao.Handler. The body of a request is a CloudEvent, whose data is the JSON that the grant's record
 // in the topic has. The signature is that of Standard Webhooks. The id of the event consists of campaign and packet, so
-// every try and every worker sends the same id. Each try is signed anew.
+// every try and every worker sends the same id. Each try gets a signature of its own.
 //
 // The receiver gets each event at least once, in no order: if an answer is lost, the event is sent again. So it must
 // remember the ids. Nothing is stored here.
@@ -11,8 +11,8 @@
 //
 //   - accepted: the receiver has the event.
 //   - refused: the receiver never accepts this event, which becomes a dead letter.
-//   - misdirected: the endpoint refuses every event, because the URL, the secret or the receiver is wrong. The sink stops
-//     with an alarm.
+//   - misdirected: the endpoint refuses every event, because the URL, the secret or the receiver is wrong. The sink
+//     stops with an alarm.
 //   - unavailable: the endpoint takes no event now. This is an outage.
 //   - failed: the failure may concern this event or all of them. Type failures finds that out.
 //   - odd: an answer about this event that nothing explains. The event is sent again, and each attempt counts.

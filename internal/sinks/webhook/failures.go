@@ -6,13 +6,13 @@ import (
 )
 
 // failures finds out whether failed requests concern one event or the whole endpoint. A status 500, a lost answer or a
-// timeout does not say it. As an outage of the sink, it would stop the shard for as long as one event fails: a bug of
-// the receiver in one event would stop all others. As a failure of the event, it would use up attempts in a real outage,
-// which must make no dead letters.
+// timeout does not say it. As an outage, it would stop the shard for as long as one event fails: a bug of the receiver
+// in one event would stop all others. As a failure of the event, it would use up attempts in a real outage, which must
+// make no dead letters.
 //
-// The evidence is other events. If the endpoint has accepted one since the event failed before, or during its first try,
-// only that event fails. If it has accepted none, and another event fails too, all do. Otherwise the event waits, while
-// the shard delivers others, which show it. So each attempt that counts has evidence of its own.
+// The evidence is other events. If the endpoint has accepted one since the event failed before, or during its first
+// try, only that event fails. If it has accepted none, and another event fails too, all do. Otherwise the event waits,
+// while the shard delivers others, which show it. So each attempt that counts has evidence of its own.
 type failures struct {
 	now func() time.Time
 

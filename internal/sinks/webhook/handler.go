@@ -53,8 +53,9 @@ func (h *Handler) Close() { h.http.CloseIdleConnections() }
 // BreakerOpen reports whether the circuit breaker is not closed. It closes after one successful request.
 func (h *Handler) BreakerOpen() bool { return h.gate.BreakerOpen() }
 
-// ID returns the id of a grant's event: the header webhook-id, and the id of the CloudEvent. It depends only on campaign
-// and packet, which identify a grant forever. Shard and seq do not: after an accepted loss two grants can have the same.
+// ID returns the id of a grant's event: the header webhook-id, and the id of the CloudEvent. It depends only on
+// campaign and packet, which identify a grant forever. Shard and seq do not: after an accepted loss two grants can have
+// the same.
 func ID(campaign string, packet int64) string { return campaign + "-" + strconv.FormatInt(packet, 10) }
 
 // item is the state of one event within a call.
@@ -112,8 +113,8 @@ func (h *Handler) sort(grants []hongbao.Grant, errs []error) []*item {
 		case has.grant.Seq == g.Seq && has.grant.User == g.User && has.grant.Amount == g.Amount:
 			has.indexes = append(has.indexes, i)
 		default:
-			errs[i] = hongbao.Errorf(hongbao.ClassConflict, "packet %d of campaign %s came as two different grants in one call, "+
-				"events %s and %s; a person decides about the second one, the first one is sent", g.Packet, g.Campaign,
+			errs[i] = hongbao.Errorf(hongbao.ClassConflict, "packet %d of campaign %s came as two different grants in one "+
+				"call, events %s and %s; a person decides about the second one, the first one is sent", g.Packet, g.Campaign,
 				has.grant.EventID(), g.EventID())
 		}
 	}

@@ -82,7 +82,7 @@ func (c *call) unanswered(it *item, a *answer) {
 	case errors.Is(a.err, errPrivate):
 		c.stop(it, broken("connect to %s, nothing was sent: %w", host, a.err))
 	case c.ctx.Err() != nil && a.connected:
-		it.err = hongbao.Errorf(hongbao.ClassUnknown, "event %s may have reached %s: the call ended before an answer came: %w",
+		it.err = hongbao.Errorf(hongbao.ClassUnknown, "event %s may have reached %s: the call ended before an answer: %w",
 			it.id, host, a.err)
 	case c.ctx.Err() != nil:
 		it.err = hongbao.Waitingf("event %s was not sent: the call ended before there was a connection to %s: %w", it.id,
@@ -117,8 +117,8 @@ func (c *call) answered(it *item, status int) {
 
 // broken returns the error for an endpoint that refuses every event, or that must not be called. A person has to
 // correct something. On ClassBroken the consumer stops the shard with the alarm shard_broken, gives its entries back
-// without an attempt, and tries them again after at most 30 s. So no dead letter is made, and the sink goes on by itself
-// when the cause is gone. An outage would also keep the entries, but its alarm says that a server is down.
+// without an attempt, and tries them again after at most 30 s. So no dead letter is made, and the sink goes on by
+// itself when the cause is gone. An outage would also keep the entries, but its alarm says that a server is down.
 func broken(format string, args ...any) error {
 	return hongbao.Errorf(hongbao.ClassBroken, format, args...)
 }

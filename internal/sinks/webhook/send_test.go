@@ -105,7 +105,7 @@ func TestRefusalsDoNotOpenTheBreaker(t *testing.T) {
 }
 
 // impatient has a timeout that a test can wait for.
-func impatient(c *Config) { c.Timeout = 100 * time.Millisecond }
+func impatient(c *Config) { c.Timeout = time.Second }
 
 // The receiver does not answer, or does not end its answer.
 func TestHang(t *testing.T) {

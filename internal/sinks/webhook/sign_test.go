@@ -45,7 +45,7 @@ func TestRotation(t *testing.T) {
 }
 
 // Each try has the time of the try, and the same id and body.
-func TestEachTryIsSignedAnew(t *testing.T) {
+func TestEachTryHasItsOwnSignature(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
 	h := newHandler(t, r)
