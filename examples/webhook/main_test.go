@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -77,50 +78,92 @@ func TestReceiver(t *testing.T) {
 	require.True(t, hongbao.IsOutage(closed[0]), "%v", closed[0])
 }
 
-// A worker delivers to the receiver, through a proxy whose path is wrong, and which then fails. No grant becomes a dead
-// letter and none loses an attempt, although the worker makes more tries than attempts. When the proxy is right, the
-// worker goes on by itself. The grants come from Redis, so the Handler adds nothing to them.
-func TestWorker(t *testing.T) {
-	t.Parallel()
+// worker is a worker that delivers to the receiver, through a proxy that answers some requests itself.
+type worker struct {
+	*consumer.Consumer
+	deployment *example.Deployment
+	receiver   *receiver
+	answered   atomic.Int64 // number of requests that the proxy has answered
+}
+
+// start starts a worker. The function answers returns the status of the proxy's answer to an event, or 0.
+func start(t *testing.T, answers func(id string) int) *worker {
+	t.Helper()
 	r, err := open(t.Context(), secret, filepath.Join(t.TempDir(), "points.db"))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.db.Close()) })
-	var status, refused atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if s := status.Load(); s != 0 {
-			refused.Add(1)
-			w.WriteHeader(int(s))
+	w := &worker{receiver: r, deployment: example.Rain("rain", 100, 50)}
+	t.Cleanup(w.deployment.Close)
+	server := httptest.NewServer(http.HandlerFunc(func(resp http.ResponseWriter, req *http.Request) {
+		status := answers(req.Header.Get("webhook-id"))
+		if status == 0 {
+			r.ServeHTTP(resp, req)
 			return
 		}
-		r.ServeHTTP(w, req)
+		w.answered.Add(1)
+		resp.WriteHeader(status)
 	}))
 	t.Cleanup(server.Close)
-	d := example.Rain("rain", 3, 50)
-	t.Cleanup(d.Close)
 	cfg := consumer.DefaultConfig()
-	cfg.Deployment, cfg.Group, cfg.Handler = d.Deployment, "crm", sink(t, server.URL, secret)
+	cfg.Deployment, cfg.Group, cfg.Handler = w.deployment.Deployment, "crm", sink(t, server.URL, secret)
 	cfg.Block, cfg.Poll, cfg.Backoff, cfg.MaxAttempts = 10*time.Millisecond, 10*time.Millisecond, time.Millisecond, 2
-	c, err := consumer.New(cfg)
+	w.Consumer, err = consumer.New(cfg)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx) }()
-	code := func() string { return c.Health()[0].Code }
+	go func() { ended <- w.Run(ctx) }()
+	t.Cleanup(func() { stop(); require.NoError(t, <-ended) })
+	return w
+}
 
+// points returns the points of all users.
+func (w *worker) points(t *testing.T) (n int) {
+	t.Helper()
+	require.NoError(t, w.receiver.db.QueryRow("SELECT coalesce(sum(n), 0) FROM points").Scan(&n))
+	return n
+}
+
+// The path of the endpoint is wrong, and then it fails. No grant becomes a dead letter, although the worker makes more
+// tries than attempts. When the endpoint is right, the worker goes on by itself.
+func TestEndpointIsWrong(t *testing.T) {
+	t.Parallel()
+	var status atomic.Int64
 	status.Store(http.StatusNotFound)
-	d.Win("rain", "ann", "bob", "cleo")
-	require.Eventually(t, func() bool { return code() == consumer.ShardBroken && refused.Load() > 2 }, patient, tick)
-	refused.Store(0)
+	w := start(t, func(string) int { return int(status.Load()) })
+	w.deployment.Win("rain", "ann", "bob", "cleo")
+	code := func() string { return w.Health()[0].Code }
+	require.Eventually(t, func() bool { return code() == consumer.ShardBroken && w.answered.Load() > 2 }, patient, tick)
+	w.answered.Store(0)
 	status.Store(http.StatusInternalServerError)
-	require.Eventually(t, func() bool { return code() == consumer.SinkDown && refused.Load() > 9 }, patient, tick)
+	require.Eventually(t, func() bool { return code() == consumer.SinkDown && w.answered.Load() > 9 }, patient, tick)
 	status.Store(0)
-	require.Eventually(t, func() bool { return c.Stats().Done == 3 }, patient, tick)
-	stop()
-	require.NoError(t, <-ended)
-	require.Zero(t, c.Stats().Dead)
-	var n int
-	require.NoError(t, r.db.QueryRow("SELECT sum(n) FROM points").Scan(&n))
-	require.Equal(t, 150, n)
+	require.Eventually(t, func() bool { return w.Stats().Done == 3 }, patient, tick)
+	require.Zero(t, w.Stats().Dead)
+	require.Equal(t, 150, w.points(t))
+}
+
+// The receiver fails with one event. Other events pass it, and are the evidence that it becomes a dead letter.
+func TestEndpointFailsWithOneEvent(t *testing.T) {
+	t.Parallel()
+	w := start(t, func(id string) int {
+		if id == "rain-1" {
+			return http.StatusInternalServerError
+		}
+		return 0
+	})
+	w.deployment.Win("rain", "ann")
+	require.Eventually(t, func() bool { return w.answered.Load() > 9 }, patient, tick)
+	require.Zero(t, w.Stats().Dead, "no other event was sent: it may be an outage")
+	done := 0
+	for done < 90 && w.Stats().Dead == 0 {
+		done++
+		w.deployment.Win("rain", fmt.Sprintf("u%d", done))
+		require.Eventually(t, func() bool { return w.Stats().Done == int64(done) }, patient, tick)
+		tries := w.answered.Load()
+		require.Eventually(t, func() bool { return w.answered.Load() > tries || w.Stats().Dead == 1 }, patient, tick)
+	}
+	require.EqualValues(t, 1, w.Stats().Dead)
+	require.Equal(t, 50*done, w.points(t))
 }
 
 const patient, tick = 30 * time.Second, 5 * time.Millisecond

@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/netip"
 	"strings"
@@ -120,6 +119,6 @@ func TestUnknownName(t *testing.T) {
 	errs := h.handle(t.Context(), grants(1, 1))
 	require.Equal(t, []string{"outage, transient"}, kinds(errs))
 	var unknown *net.DNSError
-	require.True(t, errors.As(errs[0], &unknown))
+	require.ErrorAs(t, errs[0], &unknown)
 	require.ErrorContains(t, h.Check(t.Context()), "find the address of crm.example.com.: ")
 }
