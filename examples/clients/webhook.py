@@ -25,16 +25,17 @@ db.executescript("""
 def effect(event):
     """Stores an event and its effect in one transaction. A copy changes nothing."""
     grant, row = event["data"], (event["source"], event["id"])
-    with lock, db:
-        new = db.execute("INSERT INTO seen VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (*row, grant["user"])).rowcount
+    with lock:  # of the database and of the output: requests run in threads
+        with db:
+            new = db.execute("INSERT INTO seen VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (*row, grant["user"])).rowcount
+            if new:
+                db.execute("INSERT INTO points VALUES (?, ?) ON CONFLICT (user_id) DO UPDATE SET n = n + excluded.n",
+                           (grant["user"], grant["amount"]))
+            (user,) = db.execute("SELECT user_id FROM seen WHERE source = ? AND id = ?", row).fetchone()
         if new:
-            db.execute("INSERT INTO points VALUES (?, ?) ON CONFLICT (user_id) DO UPDATE SET n = n + excluded.n",
-                       (grant["user"], grant["amount"]))
-        (user,) = db.execute("SELECT user_id FROM seen WHERE source = ? AND id = ?", row).fetchone()
+            print(json.dumps(grant), flush=True)
     if user != grant["user"]:
         raise ValueError(f"another user has this packet: ask the operator whether the ledger has paid {user}")
-    if new:
-        print(json.dumps(grant), flush=True)
 
 
 def status(headers, body):
