@@ -26,11 +26,12 @@ const data = `{"campaign":"spring","packet":4711,"user":"u\"1\\","amount":888,"c
 func TestEvent(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, CheckGrant(&grant))
-	text := string(AppendEvent(nil, "/hongbao/prod", "spring-4711", &grant))
-	require.Equal(t, `{"specversion":"1.0","type":"hongbao.grant.v1","source":"/hongbao/prod","id":"spring-4711",`+
-		`"time":"2026-11-21T08:00:00.123Z","datacontenttype":"application/json","traceparent":"`+trace+`","data":`+data+`}`, text)
+	text := AppendEvent(nil, "/hongbao/prod", "spring-4711", &grant)
+	want := []byte(`{"specversion":"1.0","type":"hongbao.grant.v1","source":"/hongbao/prod","id":"spring-4711",` +
+		`"time":"2026-11-21T08:00:00.123Z","datacontenttype":"application/json","traceparent":"` + trace + `","data":` + data + `}`)
+	require.Equal(t, want, text, "%s", text)
 	var e struct{ Data any }
-	require.NoError(t, json.Unmarshal([]byte(text), &e))
+	require.NoError(t, json.Unmarshal(text, &e))
 	schema, err := jsonschema.NewCompiler().Compile("../../../docs/schema/hongbao.grant.v1.json")
 	require.NoError(t, err)
 	require.NoError(t, schema.Validate(e.Data))
@@ -40,9 +41,10 @@ func TestEvent(t *testing.T) {
 func TestShortEvent(t *testing.T) {
 	t.Parallel()
 	g := hongbao.Grant{Seq: 1, Epoch: 1, Campaign: "a", Packet: 1, User: "u", Time: time.UnixMilli(0)}
-	require.Equal(t, `{"specversion":"1.0","type":"hongbao.grant.v1","source":"/hongbao/prod","id":"a-1",`+
-		`"time":"1970-01-01T00:00:00.000Z","datacontenttype":"application/json","data":{"campaign":"a","packet":1,"user":"u",`+
-		`"amount":0,"shard":0,"seq":1,"epoch":1,"time":"1970-01-01T00:00:00.000Z"}}`, string(AppendEvent(nil, "/hongbao/prod", "a-1", &g)))
+	want := []byte(`{"specversion":"1.0","type":"hongbao.grant.v1","source":"/hongbao/prod","id":"a-1",` +
+		`"time":"1970-01-01T00:00:00.000Z","datacontenttype":"application/json","data":{"campaign":"a","packet":1,"user":"u",` +
+		`"amount":0,"shard":0,"seq":1,"epoch":1,"time":"1970-01-01T00:00:00.000Z"}}`)
+	require.Equal(t, want, AppendEvent(nil, "/hongbao/prod", "a-1", &g))
 }
 
 func TestCheckTime(t *testing.T) {

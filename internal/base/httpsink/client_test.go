@@ -33,7 +33,8 @@ func TestTransport(t *testing.T) {
 	tr := NewTransport(Client{Dial: NewDialer(time.Second).DialContext, HandshakeTimeout: 1, HeaderTimeout: 2, IdleTimeout: 3,
 		Concurrency: 4})
 	require.Nil(t, tr.Proxy)
-	require.EqualValues(t, []int{1, 2, 3}, []int{int(tr.TLSHandshakeTimeout), int(tr.ResponseHeaderTimeout), int(tr.IdleConnTimeout)})
+	require.Equal(t, []time.Duration{1, 2, 3}, []time.Duration{tr.TLSHandshakeTimeout, tr.ResponseHeaderTimeout,
+		tr.IdleConnTimeout})
 	require.Equal(t, 4, tr.MaxConnsPerHost)
 	require.True(t, tr.Protocols.HTTP1())
 	require.False(t, tr.Protocols.HTTP2())
