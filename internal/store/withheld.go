@@ -62,13 +62,16 @@ type Withholding struct {
 	Last  int64
 	Front []int
 	Stay  []Packet
+	// Next is how many packets more are withheld once a top-up that Redis has lost is dealt again. UpTo is the number of
+	// its last packet: later top-ups are not concerned.
+	Next, UpTo int64
 }
 
 // Withhold moves packets from the stocks to the withheld packets.
 func (k *Shard) Withhold(ctx context.Context, a Attempt, campaign string, w Withholding) error {
 	keys := append([]string{k.Keys.Meta(), k.Keys.Campaign(campaign), k.Keys.Withheld(campaign)},
 		k.Keys.Stocks(campaign, int64(len(w.Front)))...)
-	args := []any{a.String(), w.Last}
+	args := []any{a.String(), w.Last, w.Next, w.UpTo}
 	for _, n := range w.Front {
 		args = append(args, n)
 	}
@@ -81,8 +84,9 @@ func (k *Shard) Withhold(ctx context.Context, a Attempt, campaign string, w With
 // withholdAtOnce is how many packets one call of WithholdRest moves, so that Redis also serves its other shards.
 const withholdAtOnce = 10_000
 
-// WithholdRest moves all packets in the stocks to the withheld packets.
-func (k *Shard) WithholdRest(ctx context.Context, a Attempt, campaign string, generations int64) error {
+// WithholdRest moves all packets in the stocks to the withheld packets. If packets is not 0, it is the number of the last
+// packet of the campaign's top-ups. Of those that Redis has lost, all packets are withheld once they are dealt again.
+func (k *Shard) WithholdRest(ctx context.Context, a Attempt, campaign string, generations, packets int64) error {
 	for g := range generations {
 		left, err := k.rdb.LLen(ctx, k.Keys.StockOf(campaign, g+1)).Result()
 		if err != nil {
@@ -95,7 +99,10 @@ func (k *Shard) WithholdRest(ctx context.Context, a Attempt, campaign string, ge
 			}
 		}
 	}
-	return nil
+	if packets == 0 {
+		return nil
+	}
+	return k.Withhold(ctx, a, campaign, Withholding{Front: make([]int, generations), Next: packets, UpTo: packets})
 }
 
 // Withheld returns the packets of a campaign that restores have withheld on the shard, in the order in which they
