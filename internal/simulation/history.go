@@ -252,8 +252,8 @@ func (w *world) audit(ctx context.Context) error {
 		if w.aboutTwice(&report.Differences[i]) {
 			continue
 		}
-		if w.plan.has(Refusal) && report.Differences[i].Kind == audit.DeadLetter {
-			return errLetterWaits
+		if kind := report.Differences[i].Kind; w.plan.has(Refusal) && (kind == audit.DeadLetter || kind == audit.OpenClaim) {
+			return errLetterWaits // a requeue of the letters also ends the claim of a requeue that died
 		}
 		if d := &report.Differences[i]; d.Campaign == "" && len(w.accepted) == 0 || d.Campaign != "" && !w.lost[d.Campaign] {
 			return fmt.Errorf("the judge agrees, and the audit says %s, found %v, for one %+v", report.Verdict, report.Found, *d)
