@@ -16,7 +16,7 @@
 -- Repeat changes nothing.
 
 local has, damage = whole(KEYS[1], 'state', 'loaded', 'hash', 'loaded_amount')
-local walk = redis.call('HMGET', KEYS[1], 'generation', 'dealt', 'share', 'share_amount', 'base')
+local walk = redis.call('HMGET', KEYS[1], 'generation', 'dealt', 'share', 'share_amount', 'base', 'packets')
 local stocked = redis.call('LLEN', KEYS[2])
 redis.call('LLEN', KEYS[3])
 redis.call('LLEN', KEYS[4])
@@ -55,8 +55,9 @@ if hold > 0 then
 	redis.call('RPUSH', KEYS[4], unpack(ARGV, 5, 4 + hold))
 	set_withheld(KEYS[1], packets + hold, worth)
 end
-if hold > 0 or moved > 0 and last then
-	set_withhold_next(KEYS[1], owed - hold, upto, last and 0 or moved + hold)
+if hold > 0 or last and owed + moved > 0 then
+	local over = last and tonumber(walk[6]) >= upto
+	set_withhold_next(KEYS[1], over and 0 or owed - hold, upto, last and 0 or moved + hold)
 end
 if #ARGV > 4 + hold then
 	redis.call('RPUSH', KEYS[2], unpack(ARGV, 5 + hold))

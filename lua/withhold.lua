@@ -81,7 +81,8 @@ for g = 1, generations do
 	end
 end
 set_withheld(KEYS[2], withheld, amount)
-set_withhold_next(KEYS[2], owed + ARGV[3], math.max(upto, tonumber(ARGV[4])), moved)
+owed = ARGV[2] == '0' and math.max(owed, tonumber(ARGV[3])) or owed + ARGV[3]
+set_withhold_next(KEYS[2], owed, math.max(upto, tonumber(ARGV[4])), moved)
 if ARGV[2] ~= '0' then
 	redis.call('HSET', KEYS[2], 'withheld_last', ARGV[2])
 end

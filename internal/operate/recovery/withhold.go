@@ -91,7 +91,11 @@ func (r *Recoverer) withholdOf(ctx context.Context, v *ShardReport, id string, k
 	}
 	w := store.Withholding{Last: last, Stay: stay, UpTo: here.added}
 	if here.added > 0 { // the others may be packets of a top-up that Redis has lost, and that is dealt again
-		w.Next = max(0, want-int64(len(steps)-len(stay)))
+		undealt, err := k.Undealt(ctx, id, here.added)
+		if err != nil {
+			return err
+		}
+		w.Next = max(0, min(want-int64(len(steps)-len(stay)), undealt))
 	}
 	front, rest := make([]int, len(fronts)), len(steps)
 	for g := range fronts {

@@ -311,6 +311,7 @@ func TestSilentProcessAndALostTopUp(t *testing.T) {
 	w.restart(t, old)
 	w.restores(t, w.guarded())
 	require.Empty(t, w.withheld(t))
+	require.NotEmpty(t, w.logs.FilterMessageSnippet("packets withheld: 5, see `hongbao hole list`").All(), "all of the top-up")
 	w.dealsMore(t)
 	withheld := w.withheld(t)
 	for user, r := range unreported {
