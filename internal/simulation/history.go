@@ -43,7 +43,8 @@ const settleTime = 180 * time.Second
 
 // Run runs a history. Call it in a bubble of testing/synctest.
 func Run(ctx context.Context, plan Plan, o Options) *Result {
-	plan.Campaigns = slices.Clone(plan.Campaigns)
+	campaigns := plan.Campaigns
+	plan.Campaigns = slices.Clone(campaigns) // a top-up changes them
 	w := &world{plan: plan, cover: &Coverage{}, dsn: filepath.Join(o.Dir, fmt.Sprintf("ledger-%d.db", plan.Seed)),
 		slots: map[string]*slot{}, alarms: map[string]int{}, lost: map[string]bool{}, todo: map[string]string{},
 		above: map[string]int64{}, sinks: []string{balanceSink, kafkaSink}}
@@ -71,7 +72,7 @@ func Run(ctx context.Context, plan Plan, o Options) *Result {
 		r.Err = errors.Join(r.Err, errors.New(bug))
 	}
 	r.Err = errors.Join(append([]error{r.Err}, w.net.failures()...)...)
-	plan.Faults = w.net.faults()
+	plan.Faults, plan.Campaigns = w.net.faults(), campaigns
 	w.net.end()
 	r.Plan, r.Notes, r.Told, r.GaveUp = plan, w.notes, len(w.told), len(w.gaveUp)
 	return r
@@ -256,8 +257,8 @@ func (w *world) audit(ctx context.Context) error {
 		if w.aboutTwice(&report.Differences[i]) {
 			continue
 		}
-		if w.plan.has(Refusal) && report.Differences[i].Kind == audit.DeadLetter {
-			return errLetterWaits
+		if kind := report.Differences[i].Kind; w.plan.has(Refusal) && (kind == audit.DeadLetter || kind == audit.OpenClaim) {
+			return errLetterWaits // a requeue of the letters also ends the claim of a requeue that died
 		}
 		if d := &report.Differences[i]; d.Campaign == "" && len(w.accepted) == 0 || d.Campaign != "" && !w.lost[d.Campaign] {
 			return fmt.Errorf("the judge agrees, and the audit says %s, found %v, for one %+v", report.Verdict, report.Found, *d)

@@ -17,7 +17,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 )
 
-// errLetterWaits says that the audit names a dead letter, about which a person will decide.
+// errLetterWaits says that the audit names a dead letter, or the claim of a requeue that died. A person will requeue the
+// letters.
 var errLetterWaits = errors.New("the audit names a dead letter")
 
 // refused returns the users whom a sink refuses during a Refusal: a sixth of all.

@@ -11,7 +11,7 @@ import (
 
 var (
 	createCampaignScript = newScript("create_campaign", "fields")
-	loadScript           = newScript("load", "fields")
+	loadScript           = newScript("load", "fields", "withheld")
 	stateScript          = newDrainScript("state", "fields", "control")
 )
 
@@ -93,7 +93,7 @@ func (k *Shard) LoadChunk(ctx context.Context, c *Chunk) (LoadState, error) {
 	}
 	args[0], args[1], args[2], args[3] = c.Hash, max(c.Generation, 1), c.Before, sum
 	keys := []string{k.Keys.Campaign(c.Campaign), k.Keys.StockOf(c.Campaign, c.Generation),
-		k.Keys.LoadedTotals(c.Campaign, c.Generation)}
+		k.Keys.LoadedTotals(c.Campaign, c.Generation), k.Keys.Withheld(c.Campaign)}
 	reply, err := k.run(ctx, loadScript, keys, args)
 	if err != nil {
 		return LoadState{}, err

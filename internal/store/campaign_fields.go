@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -48,9 +49,11 @@ type CampaignFields struct {
 	CloseSeq int64
 	ClosedAt time.Time
 
-	// Withheld has the packets that restores have withheld. WithheldLast is the last event for which one did.
+	// Withheld has the packets that restores have withheld. WithheldLast is the last event for which one did. WithholdNext
+	// is how many packets are withheld once a top-up that Redis has lost is dealt again.
 	Withheld     PacketSum
 	WithheldLast int64
+	WithholdNext nextWithheld
 
 	PauseBy, PauseWhy string
 	PauseAt           time.Time
@@ -108,6 +111,7 @@ var campaignSchema = map[string]func(f *CampaignFields) any{
 	"closed_at":        func(f *CampaignFields) any { return &f.ClosedAt },
 	withheldField:      func(f *CampaignFields) any { return &f.Withheld },
 	"withheld_last":    func(f *CampaignFields) any { return &f.WithheldLast },
+	"withhold_next":    func(f *CampaignFields) any { return &f.WithholdNext },
 	"pause_by":         func(f *CampaignFields) any { return &f.PauseBy },
 	"pause_why":        func(f *CampaignFields) any { return &f.PauseWhy },
 	"pause_at":         func(f *CampaignFields) any { return &f.PauseAt },
@@ -143,6 +147,9 @@ func set(to any, text string) error {
 			return err
 		}
 		*to = PacketSum{packets, hongbao.Amount(amount)}
+	case *nextWithheld:
+		first, _, _ := strings.Cut(text, " ")
+		return setNumber(first, func(n int64) { *to = nextWithheld(n) })
 	case *time.Time:
 		return setNumber(text, func(n int64) { *to = time.UnixMilli(n) })
 	case *hongbao.Amount:
@@ -154,6 +161,9 @@ func set(to any, text string) error {
 	}
 	return nil
 }
+
+// nextWithheld is the first number of the field withhold_next; see lua/withheld.lua.
+type nextWithheld int64
 
 func setNumber(text string, set func(n int64)) error {
 	n, err := parseDigits(text)

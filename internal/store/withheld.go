@@ -62,13 +62,16 @@ type Withholding struct {
 	Last  int64
 	Front []int
 	Stay  []Packet
+	// Next is how many packets more are withheld once a top-up that Redis has lost is dealt again. UpTo is the number of
+	// its last packet: later top-ups are not concerned.
+	Next, UpTo int64
 }
 
 // Withhold moves packets from the stocks to the withheld packets.
 func (k *Shard) Withhold(ctx context.Context, a Attempt, campaign string, w Withholding) error {
 	keys := append([]string{k.Keys.Meta(), k.Keys.Campaign(campaign), k.Keys.Withheld(campaign)},
 		k.Keys.Stocks(campaign, int64(len(w.Front)))...)
-	args := []any{a.String(), w.Last}
+	args := []any{a.String(), w.Last, w.Next, w.UpTo}
 	for _, n := range w.Front {
 		args = append(args, n)
 	}
@@ -81,8 +84,9 @@ func (k *Shard) Withhold(ctx context.Context, a Attempt, campaign string, w With
 // withholdAtOnce is how many packets one call of WithholdRest moves, so that Redis also serves its other shards.
 const withholdAtOnce = 10_000
 
-// WithholdRest moves all packets in the stocks to the withheld packets.
-func (k *Shard) WithholdRest(ctx context.Context, a Attempt, campaign string, generations int64) error {
+// WithholdRest moves all packets in the stocks to the withheld packets. If packets is not 0, it is the number of the
+// campaign's packets with all top-ups. Those that Redis has lost are withheld once they are dealt again.
+func (k *Shard) WithholdRest(ctx context.Context, a Attempt, campaign string, generations, packets int64) error {
 	for g := range generations {
 		left, err := k.rdb.LLen(ctx, k.Keys.StockOf(campaign, g+1)).Result()
 		if err != nil {
@@ -95,7 +99,14 @@ func (k *Shard) WithholdRest(ctx context.Context, a Attempt, campaign string, ge
 			}
 		}
 	}
-	return nil
+	if packets == 0 {
+		return nil
+	}
+	n, err := k.Undealt(ctx, campaign, packets)
+	if err == nil {
+		err = k.Withhold(ctx, a, campaign, Withholding{Front: make([]int, generations), Next: n, UpTo: packets})
+	}
+	return err
 }
 
 // Withheld returns the packets of a campaign that restores have withheld on the shard, in the order in which they
@@ -109,17 +120,31 @@ func (k *Shard) Withheld(ctx context.Context, campaign string) (list []Packet, e
 	}
 }
 
-// CountWithheld returns how many packets of a campaign are withheld, and the last event for which a restore has
-// withheld packets; 0 for none.
+// CountWithheld returns how many packets of a campaign are withheld, or will be once a lost top-up is dealt again, and
+// the last event for which a restore has withheld packets; 0 for none.
 func (k *Shard) CountWithheld(ctx context.Context, campaign string) (packets, last int64, err error) {
-	f, err := k.fields(ctx, campaign, withheldField, "withheld_last")
+	f, err := k.fields(ctx, campaign, withheldField, "withheld_last", "withhold_next")
 	if err == nil {
-		err = f.Readable(withheldField, "withheld_last")
+		err = f.Readable(withheldField, "withheld_last", "withhold_next")
 	}
 	if err != nil {
 		return 0, 0, err
 	}
-	return f.Withheld.Packets, f.WithheldLast, nil
+	return f.Withheld.Packets + int64(f.WithholdNext), f.WithheldLast, nil
+}
+
+// Undealt returns how many of a campaign's packets, of which there are packets with all top-ups, the shard has not got.
+func (k *Shard) Undealt(ctx context.Context, campaign string, packets int64) (int64, error) {
+	f, err := k.fields(ctx, campaign, "loaded", placesField, "place")
+	if err == nil {
+		err = f.Readable("loaded", placesField, "place")
+	}
+	if err != nil {
+		return 0, err
+	}
+	places := max(f.Places, 1)
+	share := (packets - f.Place + places - 1) / places // packet k is on place (k-1) mod places
+	return max(0, share-f.Loaded), nil
 }
 
 // Undecided counts the withheld packets of campaigns that are open or paused, on all their places. A person can decide

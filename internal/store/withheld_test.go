@@ -347,8 +347,8 @@ func TestRestOfALargePlaceIsWithheld(t *testing.T) {
 	stock := b.rdb.LRange(t.Context(), b.k.Keys.Stock("rain"), 0, -1).Val()
 	before, _ := b.commandStat(t, "rpush")
 	require.NoError(t, b.k.Withhold(t.Context(), attempt, "rain", store.Withholding{Front: []int{7}})) // interrupted
-	require.NoError(t, b.k.WithholdRest(t.Context(), attempt, "rain", 1))
-	require.NoError(t, b.k.WithholdRest(t.Context(), attempt, "rain", 1))
+	require.NoError(t, b.k.WithholdRest(t.Context(), attempt, "rain", 1, 0))
+	require.NoError(t, b.k.WithholdRest(t.Context(), attempt, "rain", 1, 0))
 	pushes, _ := b.commandStat(t, "rpush")
 	require.LessOrEqual(t, pushes-before, int64(1+6))
 	scripts, _ := b.commandStat(t, "evalsha")
@@ -396,4 +396,83 @@ func TestRegrantOfWithheldPacketsSparesTheStock(t *testing.T) {
 		least = min(least, regranted-began)
 	}
 	require.Less(t, least, store.MaxGrabs/4*(search-before), "in microseconds; each full search took %d", search-before)
+}
+
+// A restore withholds more packets than the stock has, and a top-up is lost that was partly dealt. The packets that are
+// in Redis are withheld at once, the rest as soon as it is dealt again. A later top-up is not concerned.
+func TestPacketsOfALostTopUpAreWithheldOnceTheyAreDealt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx, k := t.Context(), b.k
+	b.load(t, spec("rain", 2))
+	loaded := int64(2)
+	deal := func(a *store.Announcement, amounts ...hongbao.Amount) store.LoadState {
+		t.Helper()
+		at, err := k.LoadChunk(ctx, &store.Chunk{Campaign: "rain", Hash: a.Hash, Generation: a.Generation, Before: loaded,
+			First: loaded + 1, Amounts: amounts})
+		require.NoError(t, err)
+		loaded = at.Loaded
+		return at
+	}
+	held := func() (packets []int64) {
+		t.Helper()
+		list, err := k.Withheld(ctx, "rain")
+		require.NoError(t, err)
+		for _, p := range list {
+			packets = append(packets, p.Number)
+		}
+		return packets
+	}
+	storetest.Grab(t, k, "rain", "u1", "u2")
+	a := announcement(b, 8, 20+6*10)
+	require.NoError(t, k.Announce(ctx, a))
+	require.EqualValues(t, 1, deal(a, 10, 10).Dealt)
+	b.begin(t)
+	w := store.Withholding{Last: 5, Front: []int{0, 2}, Next: 3, UpTo: 8}
+	require.NoError(t, k.Withhold(ctx, attempt, "rain", w))
+	require.NoError(t, k.Withhold(ctx, attempt, "rain", w), "a repeat")
+	b.thaw(t)
+	n, _, err := k.CountWithheld(ctx, "rain")
+	require.NoError(t, err)
+	require.EqualValues(t, 2+3, n)
+	undealt, err := k.Undealt(ctx, "rain", 10)
+	require.NoError(t, err)
+	require.EqualValues(t, 10-4, undealt)
+	require.NoError(t, b.rdb.HSet(ctx, k.Keys.Campaign("rain"), "places", 3, "place", 1).Err())
+	undealt, err = k.Undealt(ctx, "rain", 20)
+	require.NoError(t, err)
+	require.EqualValues(t, 7-4, undealt, "packets 2, 5, 8, 11, 14, 17 and 20 are on the second of three places")
+	require.NoError(t, b.rdb.HDel(ctx, k.Keys.Campaign("rain"), "places", "place").Err())
+
+	require.Equal(t, []int64{3, 4}, held(), "what was dealt already")
+
+	require.EqualValues(t, 1, deal(a, 10, 10).Dealt)
+	require.Equal(t, []int64{3, 4, 5, 6}, held())
+	require.EqualValues(t, 2, deal(a, 10, 10).Dealt)
+	require.Equal(t, []int64{3, 4, 5, 6, 7}, held(), "three more than were dealt")
+	require.Equal(t, []string{"8 10"}, b.rdb.LRange(ctx, k.Keys.StockOf("rain", 2), 0, -1).Val())
+	require.Empty(t, b.rdb.HGet(ctx, k.Keys.Campaign("rain"), "withhold_next").Val(), "it is done")
+
+	c := call("rain", "u3")
+	c.Generation = 2
+	answers, err := k.Grab(ctx, c, nil)
+	require.NoError(t, err)
+	require.EqualValues(t, 8, answers[0].Receipts[0].Packet)
+
+	b.begin(t)
+	rest := store.Withholding{Front: []int{0, 0}, Next: 50, UpTo: 8}
+	require.NoError(t, k.Withhold(ctx, attempt, "rain", rest))
+	require.NoError(t, k.Withhold(ctx, attempt, "rain", rest), "a repeat")
+	require.Equal(t, "50 8 0", b.rdb.HGet(ctx, k.Keys.Campaign("rain"), "withhold_next").Val())
+	b.thaw(t)
+	more := announcement(b, 10, 20+6*10+20)
+	more.Generation, more.Plan = 3, "p3"
+	require.NoError(t, k.Announce(ctx, more))
+	require.EqualValues(t, 3, deal(more, 10, 10).Dealt)
+	require.Len(t, held(), 5, "packets of a later top-up are not withheld")
+	require.Empty(t, b.rdb.HGet(ctx, k.Keys.Campaign("rain"), "withhold_next").Val(), "no top-up that was lost is left")
+	e, err := k.Close(ctx, "rain", true, 10)
+	require.NoError(t, err)
+	require.EqualValues(t, 7, e.Close.Left)
+	require.EqualValues(t, 70, e.Close.LeftAmount)
 }

@@ -20,7 +20,7 @@ type Counts struct {
 	Witnesses int   `json:"witnesses"`
 	Unknown   int64 `json:"nobody"`
 	// Silent reports whether a silent process may have reported grants that no source knows. Withheld counts the
-	// packets that are withheld for these grants.
+	// packets that are withheld for these grants, or will be once a lost top-up is dealt again.
 	Silent   bool  `json:"silent,omitempty"`
 	Withheld int64 `json:"withheld,omitempty"`
 	// Margin is the number of packets of each campaign that this opening withheld in addition to those for known and

@@ -239,7 +239,7 @@ func (r *Recoverer) freezeAgain(ctx context.Context, v *ShardReport, f *facts) e
 	}
 	v.state, v.Redis, v.Campaigns = z, z.Seq, nil
 	for id, c := range v.here { // after the restore no campaign is in doubt
-		if c.added {
+		if c.added > 0 {
 			v.dealt[id] = c.dealt
 		}
 	}

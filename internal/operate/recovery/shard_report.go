@@ -69,13 +69,21 @@ type ShardReport struct {
 }
 
 // here is a campaign on the shard. It has the newest generation in Redis, the limit of packets per user, and the number
-// of the campaign's shards. added reports whether the campaign was topped up. grants reports whether the campaign has
-// begun and is not over, so that users may have got packets. began is when users could first grab.
+// of the campaign's shards. added is the number of all its packets if it was topped up, else 0. grants reports whether
+// the campaign has begun and is not over, so that users may have got packets. began is when users could first grab.
 type here struct {
-	dealt, limit  int64
-	places        int
-	added, grants bool
-	began         time.Time
+	dealt, limit, added int64
+	places              int
+	grants              bool
+	began               time.Time
+}
+
+// loading returns how many generations may have packets in Redis: the newest one, and one that is being dealt.
+func (h *here) loading() int64 {
+	if h.added > 0 {
+		return h.dealt + 1
+	}
+	return h.dealt
 }
 
 // Doubt is a campaign that can't continue with the state in Redis.
@@ -239,9 +247,12 @@ func (r *Recoverer) askCampaign(ctx context.Context, v *ShardReport, c *ledger.S
 	}
 	if !missing {
 		begun := !time.Now().Add(stream.ClockSkew).Before(c.Spec.From)
-		v.here[id] = here{dealt: max(dealt, 1), limit: c.Spec.UserHold(), places: c.Spec.Places(),
-			added: c.Packets > c.Spec.Packets && c.State != ledger.StateRefunded, began: later(c.Spec.From, c.Created),
+		h := here{dealt: max(dealt, 1), limit: c.Spec.UserHold(), places: c.Spec.Places(), began: later(c.Spec.From, c.Created),
 			grants: begun && (state == store.StateOpen || state == store.StatePaused)}
+		if c.Packets > c.Spec.Packets && c.State != ledger.StateRefunded {
+			h.added = c.Packets
+		}
+		v.here[id] = h
 	}
 	whole := *v
 	whole.events = ledger.Events{}

@@ -61,18 +61,20 @@ func (r *Recoverer) withholdOf(ctx context.Context, v *ShardReport, id string, k
 		place.Margin = 0 // the pass that withheld up to `through` has withheld the margin, too
 	}
 	place.Spans = lostSpans(v, max(v.Redis, through)+1, kept)
-	most := place.Margin // more packets can't have been granted
+	want := place.Margin
 	for i := range kept {
 		last = max(last, kept[i].Seq)
 	}
 	for _, s := range place.Spans {
-		most += s.Seqs.Last - s.Seqs.First + 1 + s.Withheld
+		want += s.Seqs.Last - s.Seqs.First + 1 + s.Withheld
 	}
-	most += int64(len(place.Known)) // packets of known grants may come before those of the first span
+	// More packets can't have been granted. Those of known grants may come before those of the first span.
+	most := want + int64(len(place.Known))
 	if through >= last || most == 0 {
 		return nil
 	}
-	fronts, err := k.Front(ctx, id, v.here[id].dealt, most)
+	here := v.here[id]
+	fronts, err := k.Front(ctx, id, here.loading(), most)
 	if err != nil {
 		return err
 	}
@@ -87,12 +89,21 @@ func (r *Recoverer) withholdOf(ctx context.Context, v *ShardReport, id string, k
 			stay = append(stay, packets[i])
 		}
 	}
+	w := store.Withholding{Last: last, Stay: stay, UpTo: here.added}
+	if here.added > 0 { // the others may be packets of a top-up that Redis has lost, and that is dealt again
+		undealt, err := k.Undealt(ctx, id, here.added)
+		if err != nil {
+			return err
+		}
+		w.Next = max(0, min(want-int64(len(steps)-len(stay)), undealt))
+	}
 	front, rest := make([]int, len(fronts)), len(steps)
 	for g := range fronts {
 		front[g] = min(rest, len(fronts[g]))
 		rest -= front[g]
 	}
-	return k.Withhold(ctx, v.attempt, id, store.Withholding{Last: last, Front: front, Stay: stay})
+	w.Front = front
+	return k.Withhold(ctx, v.attempt, id, w)
 }
 
 // withholdRest withholds all remaining packets of campaigns over several shards: users who found a place empty may have
@@ -100,7 +111,7 @@ func (r *Recoverer) withholdOf(ctx context.Context, v *ShardReport, id string, k
 func (r *Recoverer) withholdRest(ctx context.Context, v *ShardReport) error {
 	for _, id := range slices.Sorted(maps.Keys(v.here)) {
 		if c := v.here[id]; c.grants && c.places > 1 {
-			if err := r.cfg.Store.Shard(v.Shard).WithholdRest(ctx, v.attempt, id, c.dealt); err != nil {
+			if err := r.cfg.Store.Shard(v.Shard).WithholdRest(ctx, v.attempt, id, c.loading(), c.added); err != nil {
 				return err
 			}
 		}

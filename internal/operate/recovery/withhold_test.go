@@ -3,6 +3,7 @@ package recovery_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,9 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/load"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -266,6 +270,60 @@ func TestGuardedRecovererDiesAtEachStep(t *testing.T) {
 	}
 	t.Logf("the recoverer died at %d commands", died)
 	require.Greater(t, died, 10)
+}
+
+// dealsMore deals the top-up of ordersMore, as a worker does.
+func (w *world) dealsMore(t *testing.T) {
+	t.Helper()
+	c, found, err := w.ledger.Campaign(t.Context(), id)
+	require.NoError(t, err)
+	require.True(t, found)
+	l, err := load.New(w.store, knob.Defaults[load.Config]())
+	require.NoError(t, err)
+	plan := &campaign.Plan{Amounts: slices.Repeat([]hongbao.Amount{10}, int(c.Packets))}
+	require.NoError(t, l.TopUp(t.Context(), &load.Generation{Spec: c.Spec, Hash: c.Hash, PlanHash: "h", Number: 2, Packets: c.Packets,
+		Total: hongbao.Amount(c.Packets) * 10, Plan: plan}, func(int64) {}))
+}
+
+// A process is silent, and Redis has lost a top-up, of which the process may have granted packets. As many packets are
+// withheld as soon as the top-up is dealt again, so no other user gets one of them.
+func TestSilentProcessAndALostTopUp(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	_, silent := w.pair(t)
+	p := w.process(t)
+	p.watch(t)
+	for left := 1000 - 11; left > 0; left -= 100 { // until all packets are gone
+		p.wins(t, min(left, 100))
+	}
+	old := w.older(t)
+	w.ordersMore(t)
+	w.dealsMore(t)
+	call := storetest.Call(id, "more1/r", "more2/r")
+	call.Generation = 2
+	answers, err := w.over(silent.rdb).Shard(0).Grab(t.Context(), call, nil)
+	require.NoError(t, err)
+	unreported := map[string]hongbao.Receipt{}
+	for i, a := range answers {
+		require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
+		unreported[fmt.Sprintf("more%d", i+1)] = a.Receipts[0]
+	}
+	w.restart(t, old)
+	w.restores(t, w.guarded())
+	require.Empty(t, w.withheld(t))
+	require.NotEmpty(t, w.logs.FilterMessageSnippet("packets withheld: 5, see `hongbao hole list`").All(), "all of the top-up")
+	w.dealsMore(t)
+	withheld := w.withheld(t)
+	for user, r := range unreported {
+		require.Equal(t, r.Amount, withheld[r.Packet], "the packet of %s is withheld", user)
+	}
+	w.adds(t)
+	w.wakes(t, silent, unreported)
+	w.adds(t)
+	c, err := w.shard().Close(t.Context(), id, true, 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 5-2, c.Close.Left, "what is withheld counts as left")
+	require.EqualValues(t, 30, c.Close.LeftAmount)
 }
 
 // A process is silent, and a campaign over two shards has a place on the restored shard. All remaining packets of this
