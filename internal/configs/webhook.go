@@ -48,5 +48,7 @@ func (l *loader) checkWebhook(c *Config, name string) {
 	case l.p.fine(url) && strings.HasPrefix(w.URL, "http://") && !slices.Contains(c.Unsafe.Allow, unsafeWebhook):
 		l.bad(url, "http would send grants in clear text: set an https URL, or add %s to unsafe.allow", unsafeWebhook)
 	}
+	l.order(section+".timeout", w.Timeout, "below consumer.handle_timeout", c.Consumer.HandleTimeout,
+		"a request is sent only if its whole time is left", "consumer.handle_timeout")
 	c.webhookTLS[name] = l.httpsTLS(section, w.URL, &w.TLS)
 }

@@ -33,8 +33,12 @@ func newDialer(c *Config) *net.Dialer {
 // newTransport returns a Transport for HTTP/1.1 and, with TLS, HTTP/2. It may send a request again by itself, but only
 // if the server has certainly not processed it: a repeat would do no harm anyway.
 func newTransport(c *Config, dialer *net.Dialer) *http.Transport {
+	dial := dialer.DialContext
+	if c.Dial != nil {
+		dial = c.Dial
+	}
 	t := httpsink.NewTransport(httpsink.Client{
-		Dial: dialer.DialContext, TLS: tlsConfig(c), HandshakeTimeout: c.ConnectTimeout, HeaderTimeout: c.Timeout,
+		Dial: dial, TLS: tlsConfig(c), HandshakeTimeout: c.ConnectTimeout, HeaderTimeout: c.Timeout,
 		IdleTimeout: idleTimeout, Concurrency: c.Concurrency,
 	})
 	t.Protocols.SetHTTP2(true)

@@ -1,9 +1,11 @@
 package webhook
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -28,6 +30,8 @@ type Config struct {
 	// Campaigns supplies data that a grant may lack: the code of a coupon, and the currency of a grant from the ledger.
 	// If it is nil, events have only what their grants have.
 	Campaigns cloudevent.Campaigns
+	// Dial opens the connections, without a check of addresses; nil for the machine's network.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// Time limit for one attempt to connect to the endpoint, and for one TLS handshake.
 	ConnectTimeout time.Duration `knob:"webhook.*.connect_timeout" default:"2s" want:"1ms to 1m"`
