@@ -13,9 +13,9 @@
 //   - consumer delivers the entries to the Handler of a consumer group. It has leases, parks entries for retries, and
 //     writes dead letters. Its ack also sets the done bit of each grant.
 //   - settlement is the Handler that books each grant in the ledger exactly once: one debit, one credit, one row
-//     (internal/ledger). internal/sink/remote credits users in another balance system over HTTP, and
+//     (internal/ledger). internal/sinks/remote credits users in another balance system over HTTP, and
 //     internal/front/bank is such a system.
-//   - internal/sink/publish is the Handler that writes each grant to a Kafka topic once. Claims, which internal/store
+//   - internal/sinks/publish is the Handler that writes each grant to a Kafka topic once. Claims, which internal/store
 //     keeps, prevent further copies.
 //   - subscriber reads the topic for other teams, and applies the effect of each grant once. topic defines the records.
 //   - internal/operate/closing ends the campaign: it writes a close entry, refunds the amount that no user got, and

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/dev/crowd"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/sink/remote"
+	"github.com/hongbao-project/hongbao/internal/sinks/remote"
 )
 
 const (
@@ -42,7 +42,7 @@ func settleHTTPRow(ctx context.Context, o options) ([]Result, error) {
 	b := &httpBench{settleBench{fixture: r, db: db, n: n}, bank}
 	res := Result{
 		Name: "settle_http", Unit: "grants/s", Want: 0.6, Least: 10_000,
-		HowOurs: fmt.Sprintf("%d grants, one request each, on %d shards through packages consumer and internal/sink/remote. This "+
+		HowOurs: fmt.Sprintf("%d grants, one request each, on %d shards through packages consumer and internal/sinks/remote. This "+
 			"includes the check of the plan, claims, the comparison of answers, the settler's commit in PostgreSQL "+
 			"with fsync, leases and done bits; at most %d requests at once; the remote, in this process, takes %s for "+
 			"each", n, shardCount, remoteConcurrency,

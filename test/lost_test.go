@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	sqlitedb "github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
-	"github.com/hongbao-project/hongbao/internal/sink/remote"
+	"github.com/hongbao-project/hongbao/internal/sinks/remote"
 )
 
 // simpleBank is a remote that books every request, also repeated ones. If hold is not nil, answers wait until it is

@@ -1,4 +1,4 @@
-// Package topic defines the records of the Kafka topic, for writers and readers. internal/sink/publish writes the
+// Package topic defines the records of the Kafka topic, for writers and readers. internal/sinks/publish writes the
 // records. Subscriber, tail and audit read them with DecodeMessage.
 //
 // DecodeMessage distinguishes three kinds of records. A grant of Hongbao is decoded. A foreign record (of another

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.uber.org/zap"
@@ -43,7 +44,7 @@ func (a *App) webhook(ctx context.Context, sink string) (hongbao.Handler, error)
 	if err != nil {
 		return nil, err
 	}
-	after := &sinks.After{Next: h, Store: a.store, Patience: sinks.Patience}
+	after := &sinks.After{Next: h, Patience: sinks.Patience}
 	switch {
 	case a.has(configs.SinkBalance):
 		if err := a.ledger.Ready(ctx); err != nil {
@@ -55,7 +56,22 @@ func (a *App) webhook(ctx context.Context, sink string) (hongbao.Handler, error)
 	default: // no sink shows what Redis has lost
 		return h, nil
 	}
+	after.Marks = a.marksOf(after.Sink)
 	return after, nil
+}
+
+// marksOf returns a function that reads the done bits of a sink.
+func (a *App) marksOf(sink string) func(context.Context, int, int64, ...stream.SeqRange) (sinks.Marks, error) {
+	return func(ctx context.Context, shard int, epoch int64, events ...stream.SeqRange) (m sinks.Marks, err error) {
+		p, err := a.store.Shard(shard).At(epoch).Group(sink).Progress(ctx, events...)
+		if err != nil {
+			return m, err
+		}
+		has := func(seq int64) bool {
+			return p.Done[slices.IndexFunc(events, func(r stream.SeqRange) bool { return r.Has(seq) })].Has(seq)
+		}
+		return sinks.Marks{Has: has, Last: p.Seq}, nil
+	}
 }
 
 // Release closes a handler, if it has a Close method.

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/hongbao-project/hongbao/internal/base/knob"
-	"github.com/hongbao-project/hongbao/internal/sink/remote"
+	"github.com/hongbao-project/hongbao/internal/sinks/remote"
 )
 
 // checkRemote compares the knobs of the remote and of the balance server with each other and with the consumer's knobs.

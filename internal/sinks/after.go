@@ -10,7 +10,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
-	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // After is a Handler that delivers a grant only after another sink has finished it. It is for sinks that can neither be
@@ -25,9 +24,19 @@ type After struct {
 	// Settled reports which grants the ledger has settled: see ledger.Ledger. It is nil if the other sink is not the
 	// ledger. Then the sink's done bits decide, and a dead letter counts as finished.
 	Settled func(ctx context.Context, grants []hongbao.Grant) ([]bool, error)
-	Store   *store.Store
+	// Marks reads the other sink's done bits of events of a shard, and the shard's last event. It returns an error if the
+	// shard is not in that epoch.
+	Marks func(ctx context.Context, shard int, epoch int64, events ...stream.SeqRange) (Marks, error)
 	// Patience is how long a call waits for the other sink.
 	Patience time.Duration
+}
+
+// Marks are done bits of a sink.
+type Marks struct {
+	// Has reports whether the sink has finished an event that the caller asked for.
+	Has func(seq int64) bool
+	// Last is the shard's last event.
+	Last int64
 }
 
 // Endpoint is a sink that a worker can close, and whose circuit breaker it shows.
@@ -98,14 +107,12 @@ func (a *After) unmarked(ctx context.Context, b *hongbao.Batch, indexes []int) (
 	for _, index := range indexes {
 		runs = stream.AppendSeq(runs, b.Grants[index].Seq)
 	}
-	p, err := a.Store.Shard(b.Shard).At(b.Epoch).Group(a.Sink).Progress(ctx, runs...)
+	marks, err := a.Marks(ctx, b.Shard, b.Epoch, runs...)
 	if err != nil {
 		return nil, err
 	}
 	for _, index := range indexes {
-		seq := b.Grants[index].Seq
-		run := slices.IndexFunc(runs, func(r stream.SeqRange) bool { return r.Has(seq) })
-		if !p.Done[run].Has(seq) {
+		if !marks.Has(b.Grants[index].Seq) {
 			left = append(left, index)
 		}
 	}
@@ -152,12 +159,12 @@ const ahead = 1000
 func (a *After) outage(ctx context.Context, b *hongbao.Batch) error {
 	last := slices.MaxFunc(b.Grants, func(x, y hongbao.Grant) int { return cmp.Compare(x.Seq, y.Seq) }).Seq
 	next := stream.SeqRange{First: last + 1, Last: last + ahead}
-	p, err := a.Store.Shard(b.Shard).At(b.Epoch).Group(a.Sink).Progress(ctx, next)
-	if err != nil || p.Seq <= last {
+	marks, err := a.Marks(ctx, b.Shard, b.Epoch, next)
+	if err != nil || marks.Last <= last {
 		return err
 	}
 	for seq := next.First; seq <= next.Last; seq++ {
-		if p.Done[0].Has(seq) {
+		if marks.Has(seq) {
 			return nil
 		}
 	}

@@ -3,6 +3,7 @@ package sinks
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -12,11 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
-	"github.com/hongbao-project/hongbao/internal/store/storetest"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 )
-
-func TestMain(m *testing.M) { testkit.Main(m) }
 
 // receiver is the sink behind an After. It remembers what it got.
 type receiver struct {
@@ -71,41 +68,46 @@ func (l *books) settle(packets ...int64) {
 	l.settled = append(l.settled, packets...)
 }
 
-// waiting is an After behind sink balance, on a shard with ten events.
-func waiting(t *testing.T) (*After, *books, *receiver) {
-	t.Helper()
-	st := storetest.Initialized(t, 1)
-	require.NoError(t, st.Redis().HSet(t.Context(), st.Shard(0).Keys.Meta(), "seq", 10).Err())
-	l, r := &books{}, &receiver{errs: map[int64]error{}}
-	return &After{Next: r, Sink: "balance", Settled: l.Settled, Store: st, Patience: 50 * time.Millisecond}, l, r
+// other is the other sink: it has finished the events in done, on a shard with ten events in epoch 3.
+type other struct {
+	done  []int64
+	epoch int64
 }
 
-// batch has the grants of the events from first to last, in the present epoch of the shard.
-func (a *After) batch(t *testing.T, first, last int64) hongbao.Batch {
-	t.Helper()
-	head, err := a.Store.Shard(0).Head(t.Context())
-	require.NoError(t, err)
-	b := hongbao.Batch{Epoch: head.Epoch}
+func (o *other) marks(_ context.Context, shard int, epoch int64, events ...stream.SeqRange) (m Marks, err error) {
+	if shard != 0 || epoch != o.epoch {
+		return m, fmt.Errorf("shard 0 is in epoch %d", o.epoch)
+	}
+	return Marks{Last: 10, Has: func(seq int64) bool {
+		if !slices.ContainsFunc(events, func(r stream.SeqRange) bool { return r.Has(seq) }) {
+			panic(fmt.Sprintf("event %d was not asked for", seq))
+		}
+		return slices.Contains(o.done, seq)
+	}}, nil
+}
+
+// waiting is an After behind sink balance.
+func waiting() (*After, *other, *books, *receiver) {
+	o, l, r := &other{epoch: 3}, &books{}, &receiver{errs: map[int64]error{}}
+	return &After{Next: r, Sink: "balance", Settled: l.Settled, Marks: o.marks, Patience: 50 * time.Millisecond}, o, l, r
+}
+
+// batch has the grants of the events from first to last.
+func batch(first, last int64) hongbao.Batch {
+	b := hongbao.Batch{Epoch: 3}
 	for seq := first; seq <= last; seq++ {
-		b.Grants = append(b.Grants, hongbao.Grant{Seq: seq, Epoch: head.Epoch, Campaign: "rain", Packet: 100 + seq, User: "u"})
+		b.Grants = append(b.Grants, hongbao.Grant{Seq: seq, Epoch: 3, Campaign: "rain", Packet: 100 + seq, User: "u"})
 	}
 	return b
-}
-
-// finish sets the done bits of the other sink.
-func (a *After) finish(t *testing.T, first, last int64) {
-	t.Helper()
-	_, err := a.Store.Shard(0).Group(a.Sink).Ack(t.Context(), []stream.SeqRange{{First: first, Last: last}}, nil)
-	require.NoError(t, err)
 }
 
 // A grant is delivered only once the ledger has settled it. Others wait, and lose no attempt.
 func TestAfterTheLedger(t *testing.T) {
 	t.Parallel()
-	a, l, r := waiting(t)
+	a, _, l, r := waiting()
 	l.settle(101, 103)
 	r.errs[3] = errors.New("refused")
-	errs := a.Handle(t.Context(), a.batch(t, 1, 4))
+	errs := a.Handle(t.Context(), batch(1, 4))
 	require.Equal(t, []int64{1, 3}, r.seqs)
 	require.NoError(t, errs[0])
 	require.True(t, hongbao.IsWaiting(errs[1]), "%v", errs[1])
@@ -115,8 +117,8 @@ func TestAfterTheLedger(t *testing.T) {
 
 	l.settle(102, 104)
 	r.seqs = nil
-	require.Empty(t, compact(a.Handle(t.Context(), a.batch(t, 2, 2))))
-	require.Empty(t, compact(a.Handle(t.Context(), a.batch(t, 4, 4))))
+	require.Empty(t, compact(a.Handle(t.Context(), batch(2, 2))))
+	require.Empty(t, compact(a.Handle(t.Context(), batch(4, 4))))
 	require.Equal(t, []int64{2, 4}, r.seqs)
 }
 
@@ -132,14 +134,14 @@ func compact(errs []error) (out []error) {
 // The ledger mostly settles some milliseconds later: one call waits for that.
 func TestAfterWaits(t *testing.T) {
 	t.Parallel()
-	a, l, r := waiting(t)
+	a, _, l, r := waiting()
 	a.Patience = time.Minute
 	l.later = func(asked int) {
 		if asked == 3 {
 			l.settle(101, 102)
 		}
 	}
-	require.Empty(t, compact(a.Handle(t.Context(), a.batch(t, 1, 2))))
+	require.Empty(t, compact(a.Handle(t.Context(), batch(1, 2))))
 	require.Equal(t, []int64{1, 2}, r.seqs)
 	require.Equal(t, 3, l.asked)
 
@@ -150,7 +152,7 @@ func TestAfterWaits(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	errs := a.Handle(ctx, a.batch(t, 3, 4))
+	errs := a.Handle(ctx, batch(3, 4))
 	require.Len(t, compact(errs), 2)
 	require.Less(t, time.Since(began), 30*time.Second, "it does not wait after the end of its context")
 	require.Len(t, r.seqs, 2)
@@ -160,15 +162,15 @@ func TestAfterWaits(t *testing.T) {
 // it. A grant that was settled while After asked is none.
 func TestAfterADeadLetter(t *testing.T) {
 	t.Parallel()
-	a, l, r := waiting(t)
-	a.finish(t, 1, 2)
+	a, o, l, r := waiting()
+	o.done = []int64{1, 2}
 	a.Patience = time.Nanosecond
 	l.later = func(asked int) {
 		if asked == 2 {
 			l.settle(102)
 		}
 	}
-	errs := a.Handle(t.Context(), a.batch(t, 1, 2))
+	errs := a.Handle(t.Context(), batch(1, 2))
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[0]))
 	require.EqualError(t, errs[0], "sink balance has finished event 0-1, but the ledger has not settled it: it is a dead letter of "+
 		"sink balance, or in quarantine. Decide that first, then requeue this letter or drop it")
@@ -180,20 +182,20 @@ func TestAfterADeadLetter(t *testing.T) {
 // these grants wait: one of them must not stop the shard.
 func TestAfterAnOutage(t *testing.T) {
 	t.Parallel()
-	a, l, r := waiting(t)
-	errs := a.Handle(t.Context(), a.batch(t, 1, 2))
+	a, o, l, r := waiting()
+	errs := a.Handle(t.Context(), batch(1, 2))
 	require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
 	require.ErrorContains(t, errs[1], "sink balance has finished none of these 2 grants and none of the next events")
 
-	errs = a.Handle(t.Context(), a.batch(t, 9, 10))
+	errs = a.Handle(t.Context(), batch(9, 10))
 	require.True(t, hongbao.IsWaiting(errs[0]), "no later event shows that the sink is down: %v", errs[0])
 
-	a.finish(t, 8, 8)
-	errs = a.Handle(t.Context(), a.batch(t, 1, 2))
+	o.done = []int64{8}
+	errs = a.Handle(t.Context(), batch(1, 2))
 	require.True(t, hongbao.IsWaiting(errs[0]), "%v", errs[0])
 
 	l.err = hongbao.Outagef(hongbao.ClassTransient, "the database is down")
-	errs = a.Handle(t.Context(), a.batch(t, 1, 2))
+	errs = a.Handle(t.Context(), batch(1, 2))
 	require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
 	require.Empty(t, r.seqs)
 }
@@ -201,16 +203,14 @@ func TestAfterAnOutage(t *testing.T) {
 // Without a ledger the done bits of the other sink decide. Those of another epoch may belong to other grants.
 func TestAfterTheTopic(t *testing.T) {
 	t.Parallel()
-	a, _, r := waiting(t)
-	a.Settled, a.Sink = nil, "kafka"
-	a.finish(t, 1, 2)
-	errs := a.Handle(t.Context(), a.batch(t, 1, 3))
+	a, o, _, r := waiting()
+	a.Settled, a.Sink, o.done = nil, "kafka", []int64{1, 2}
+	errs := a.Handle(t.Context(), batch(1, 3))
 	require.Equal(t, []int64{1, 2}, r.seqs)
 	require.True(t, hongbao.IsWaiting(errs[2]), "%v", errs[2])
 
-	stale := a.batch(t, 1, 2)
-	require.NoError(t, a.Store.Redis().HIncrBy(t.Context(), a.Store.Shard(0).Keys.Meta(), "epoch", 1).Err())
-	errs = a.Handle(t.Context(), stale)
+	o.epoch = 4
+	errs = a.Handle(t.Context(), batch(1, 2))
 	require.ErrorContains(t, errs[0], "epoch")
 	require.Equal(t, []int64{1, 2}, r.seqs, "nothing is delivered for a stale batch")
 	require.True(t, a.BreakerOpen())

@@ -6,6 +6,6 @@
 // nesting has at most two levels. Numbers stay text until Integer converts one. Integer accepts only plain digits up to
 // the caller's limit, without a fraction or an exponent, so no amount is ever rounded.
 //
-// The callers check which fields are required and allowed: internal/front/bank for requests, and internal/sink/remote
+// The callers check which fields are required and allowed: internal/front/bank for requests, and internal/sinks/remote
 // for responses. The package has no state and is safe for concurrent use.
 package flatjson
