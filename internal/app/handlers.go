@@ -50,7 +50,7 @@ func (a *App) webhook(ctx context.Context, sink string) (hongbao.Handler, error)
 		if err := a.ledger.Ready(ctx); err != nil {
 			return nil, err
 		}
-		after.Sink, after.Settled = configs.SinkBalance, a.ledger.Settled
+		after.Sink, after.Settled, after.Replicated = configs.SinkBalance, a.ledger.Settled, a.ledger.Replicated
 	case a.has(configs.SinkKafka):
 		after.Sink = configs.SinkKafka
 	default: // no sink shows what Redis has lost

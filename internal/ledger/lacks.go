@@ -27,12 +27,12 @@ func (l *Ledger) Lacks(ctx context.Context, grants []hongbao.Grant) (lacks []hon
 	return lacks, err
 }
 
-// Settled reports for each grant whether the ledger has settled exactly this grant, on every server for which a commit
-// waits. A grant that the reserve has paid to the same user counts, too. A call should have at most about a thousand
-// grants.
+// Settled reports for each grant whether the ledger has settled exactly this grant. A grant that the reserve has paid to
+// the same user counts, too. Call Replicated before something that can't be taken back. A call should have at most about
+// a thousand grants.
 func (l *Ledger) Settled(ctx context.Context, grants []hongbao.Grant) (settled []bool, err error) {
 	items := itemsOf(grants, 0)
-	err = l.readDurably(ctx, func(ctx context.Context, t db.Txn) error {
+	err = l.read(ctx, func(ctx context.Context, t db.Txn) error {
 		has, err := l.recall(ctx, t, items)
 		settled = make([]bool, len(grants))
 		for i := range grants {

@@ -24,6 +24,9 @@ type After struct {
 	// Settled reports which grants the ledger has settled: see ledger.Ledger. It is nil if the other sink is not the
 	// ledger. Then the sink's done bits decide, and a dead letter counts as finished.
 	Settled func(ctx context.Context, grants []hongbao.Grant) ([]bool, error)
+	// Replicated returns once no promotion of the ledger's standby takes back what Settled has returned: see ledger.Ledger.
+	// It is nil without Settled.
+	Replicated func(ctx context.Context) error
 	// Marks reads the other sink's done bits of events of a shard, and the shard's last event. It returns an error if the
 	// shard is not in that epoch.
 	Marks func(ctx context.Context, shard int, epoch int64, events ...stream.SeqRange) (Marks, error)
@@ -178,6 +181,11 @@ func (a *After) deliver(ctx context.Context, b *hongbao.Batch, errs []error) []e
 	for i, err := range errs {
 		if err == nil {
 			ready = append(ready, i)
+		}
+	}
+	if len(ready) > 0 && a.Replicated != nil {
+		if err := a.Replicated(ctx); err != nil {
+			return slices.Repeat([]error{err}, len(errs))
 		}
 	}
 	if len(ready) == len(errs) {

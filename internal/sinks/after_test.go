@@ -42,6 +42,7 @@ type books struct {
 	settled []int64
 	asked   int
 	err     error
+	behind  error           // of the standby
 	later   func(asked int) // called before each answer, without the lock
 }
 
@@ -61,6 +62,8 @@ func (l *books) Settled(_ context.Context, grants []hongbao.Grant) ([]bool, erro
 	}
 	return out, l.err
 }
+
+func (l *books) replicated(context.Context) error { return l.behind }
 
 func (l *books) settle(packets ...int64) {
 	l.mu.Lock()
@@ -89,7 +92,7 @@ func (o *other) marks(_ context.Context, shard int, epoch int64, events ...strea
 // waiting is an After behind sink balance.
 func waiting() (*After, *other, *books, *receiver) {
 	o, l, r := &other{epoch: 3}, &books{}, &receiver{errs: map[int64]error{}}
-	return &After{Next: r, Sink: "balance", Settled: l.Settled, Marks: o.marks, Patience: 50 * time.Millisecond}, o, l, r
+	return &After{Next: r, Sink: "balance", Settled: l.Settled, Replicated: l.replicated, Marks: o.marks, Patience: 50 * time.Millisecond}, o, l, r
 }
 
 // batch has the grants of the events from first to last.
@@ -198,13 +201,19 @@ func TestAfterAnOutage(t *testing.T) {
 	errs = a.Handle(t.Context(), batch(1, 2))
 	require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
 	require.Empty(t, r.seqs)
+
+	l.err, l.behind = nil, hongbao.Outagef(hongbao.ClassTransient, "no standby confirms")
+	l.settle(101)
+	errs = a.Handle(t.Context(), batch(1, 1))
+	require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
+	require.Empty(t, r.seqs, "a promotion could take the payment back")
 }
 
 // Without a ledger the done bits of the other sink decide. Those of another epoch may belong to other grants.
 func TestAfterTheTopic(t *testing.T) {
 	t.Parallel()
 	a, o, _, r := waiting()
-	a.Settled, a.Sink, o.done = nil, "kafka", []int64{1, 2}
+	a.Settled, a.Replicated, a.Sink, o.done = nil, nil, "kafka", []int64{1, 2}
 	errs := a.Handle(t.Context(), batch(1, 3))
 	require.Equal(t, []int64{1, 2}, r.seqs)
 	require.True(t, hongbao.IsWaiting(errs[2]), "%v", errs[2])
