@@ -55,7 +55,7 @@ var caughtWithin = map[string]int{
 	"told_before_registered":    0,
 	"topic_not_marked":          30,
 	"unknown_is_done":           10,
-	"webhook_waits_for_nobody":  400,
+	"webhook_waits_for_nobody":  60,
 	"withholds_nothing":         80,
 }
 
