@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/dev/crowd"
 	"github.com/hongbao-project/hongbao/internal/sinks/webhook"
 )
@@ -123,7 +124,9 @@ func (r *hookReceiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	r.got.Add(1)
-	time.Sleep(receiverTakes)
+	if !retry.Pause(q.Context(), receiverTakes) {
+		return
+	}
 	w.WriteHeader(http.StatusNoContent)
 }
 

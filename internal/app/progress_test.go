@@ -11,6 +11,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
 // The log has a line every five seconds, with the rate and the rest.
@@ -21,7 +23,7 @@ func TestProgressInTheLog(t *testing.T) {
 		p := (&App{log: zap.New(core)}).progress("loading rain", 100_000)
 		for i := range int64(12) {
 			p.set(10_000 + 1_000*i) // an earlier call had loaded 10,000
-			time.Sleep(time.Second)
+			require.True(t, retry.Pause(t.Context(), time.Second))
 		}
 		p.end()
 		all := logs.All()
@@ -41,13 +43,13 @@ func TestProgressByTheHook(t *testing.T) {
 		p := a.progress("loading rain", 20_000)
 		for i := range int64(41) {
 			p.set(500 * i)
-			time.Sleep(100 * time.Millisecond)
+			require.True(t, retry.Pause(t.Context(), 100*time.Millisecond))
 		}
 		p.step("audit: read the ledger, step 7 of 14")
 		p.end()
 		require.Equal(t, "loading rain: 1,500 of 20,000 (7 %)", shown[0])
 		require.Contains(t, shown, "loading rain: 10,500 of 20,000 (52 %), 5,000 a second, 2s left")
-		require.Equal(t, "", shown[len(shown)-1])
+		require.Empty(t, shown[len(shown)-1])
 		require.InDelta(t, 15, len(shown), 3)
 	})
 }

@@ -78,9 +78,10 @@ func (k *entry) of(c *Config) any {
 }
 
 // named returns a knob of all webhooks as the knob of one.
-func (k entry) named(webhook string) *entry {
-	k.Name, k.webhook = strings.Replace(k.Name, star, webhook, 1), webhook
-	return &k
+func (k *entry) named(webhook string) *entry {
+	one := *k
+	one.Name, one.webhook = strings.Replace(k.Name, star, webhook, 1), webhook
+	return &one
 }
 
 func collect() (all []entry) {
@@ -189,8 +190,8 @@ func foreign(name string) bool {
 	return serviceLink.MatchString(name)
 }
 
-// AddFlags defines a flag for each knob, except for the knobs of webhooks. Load checks the values together with those of all other sources. Flags for
-// secrets are hidden; they exist only so that Load can explain where secrets belong.
+// AddFlags defines a flag for each knob, except for the knobs of webhooks. Load checks the values together with those of
+// all other sources. Flags for secrets are hidden; they exist only so that Load can explain where secrets belong.
 func AddFlags(flags *pflag.FlagSet) {
 	for i := range knobs {
 		k := &knobs[i]

@@ -20,7 +20,10 @@ import (
 // Hook is no deed of a moment: a webhook is the third sink of the deployment, and its receiver fails now and then.
 const Hook = "hook"
 
-const hookSink, hookAddr, hookSecret = "crm", "127.0.0.1:8090", "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+const hookSink, hookAddr = "crm", "127.0.0.1:8090"
+
+// hookSecret is a secret of histories only.
+const hookSecret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 
 // drawHook adds the webhook to a plan. The other sinks stay, and no ledger loses anything.
 func (p *Plan) drawHook(on []string) {

@@ -435,14 +435,6 @@ func TestPacketsOfALostTopUpAreWithheldOnceTheyAreDealt(t *testing.T) {
 	n, _, err := k.CountWithheld(ctx, "rain")
 	require.NoError(t, err)
 	require.EqualValues(t, 2+3, n)
-	undealt, err := k.Undealt(ctx, "rain", 10)
-	require.NoError(t, err)
-	require.EqualValues(t, 10-4, undealt)
-	require.NoError(t, b.rdb.HSet(ctx, k.Keys.Campaign("rain"), "places", 3, "place", 1).Err())
-	undealt, err = k.Undealt(ctx, "rain", 20)
-	require.NoError(t, err)
-	require.EqualValues(t, 7-4, undealt, "packets 2, 5, 8, 11, 14, 17 and 20 are on the second of three places")
-	require.NoError(t, b.rdb.HDel(ctx, k.Keys.Campaign("rain"), "places", "place").Err())
 
 	require.Equal(t, []int64{3, 4}, held(), "what was dealt already")
 
@@ -475,4 +467,21 @@ func TestPacketsOfALostTopUpAreWithheldOnceTheyAreDealt(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 7, e.Close.Left)
 	require.EqualValues(t, 70, e.Close.LeftAmount)
+}
+
+// The packets of a campaign are dealt to its places in turn.
+func TestUndealtPacketsOfAPlace(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 4))
+	undealt := func(packets int64) int64 {
+		t.Helper()
+		n, err := b.k.Undealt(t.Context(), "rain", packets)
+		require.NoError(t, err)
+		return n
+	}
+	require.EqualValues(t, 10-4, undealt(10))
+	require.Zero(t, undealt(3))
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "places", 3, "place", 1).Err())
+	require.EqualValues(t, 7-4, undealt(20), "packets 2, 5, 8, 11, 14, 17 and 20 are on the second of three places")
 }
