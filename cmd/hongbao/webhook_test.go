@@ -143,6 +143,7 @@ func TestWebhook(t *testing.T) {
 	r.waitFor(t, 200)
 	w.stop(syscall.SIGTERM)
 
+	require.Contains(t, d.ok("config", "check", "--connect"), "redis, ledger and webhook crm: as they must be\n")
 	before := r.twice
 	require.Contains(t, d.ok("replay", "again", "--to", "crm", "--campaign", "rain"), "200")
 	require.Len(t, r.got(), 200)
@@ -180,6 +181,7 @@ func TestWebhookRefuses(t *testing.T) {
 	w.stop(syscall.SIGTERM)
 
 	d.env = slices.DeleteFunc(d.env, func(v string) bool { return strings.HasPrefix(v, "HONGBAO_WEBHOOK_CRM_SECRET") })
+	d.refused(1, []string{"config", "check", "--connect"}, "sink crm has no secret")
 	d.refused(1, []string{"work", "--sink", "crm"}, "sink crm has no secret, which signs its requests: set HONGBAO_WEBHOOK_CRM_SECRET "+
 		"or HONGBAO_WEBHOOK_CRM_SECRET_FILE")
 }

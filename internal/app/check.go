@@ -7,17 +7,24 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
+type serverCheck struct {
+	server string
+	sink   string // the sink that uses the server; "" if every deployment uses it
+	check  func(context.Context) error
+}
+
 // Check runs the same checks as the start of a worker. It returns the names of the servers that passed; the error names
 // each server that failed.
 func (a *App) Check(ctx context.Context) ([]string, error) {
-	checks := []struct {
-		server string
-		sink   string // the sink that uses the server; "" if every deployment uses it
-		check  func(context.Context) error
-	}{
+	checks := []serverCheck{
 		{"redis", "", a.openRedis},
 		{"ledger", configs.SinkBalance, a.ledger.Ready},
 		{"topic", configs.SinkKafka, a.publishable},
+	}
+	for _, sink := range a.Config.Deployment.Sinks {
+		if a.Config.IsWebhook(sink) {
+			checks = append(checks, serverCheck{"webhook " + sink, sink, func(context.Context) error { return a.checkWebhook(sink) }})
+		}
 	}
 	right := []string{}
 	var errs []error

@@ -81,6 +81,15 @@ func Release(h hongbao.Handler) {
 	}
 }
 
+// checkWebhook returns an error unless a worker could open a webhook. It sends nothing.
+func (a *App) checkWebhook(sink string) error {
+	h, err := a.newWebhook(sink)
+	if err == nil {
+		h.Close()
+	}
+	return err
+}
+
 // newWebhook returns a webhook without what it waits for.
 func (a *App) newWebhook(sink string) (*webhook.Handler, error) {
 	if a.Config.Webhooks[sink].Secret == "" {

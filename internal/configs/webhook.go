@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hongbao-project/hongbao/internal/base/knob"
+	"github.com/hongbao-project/hongbao/internal/sinks/webhook"
 )
 
 // IsWebhook reports whether a sink of deployment.sinks is a webhook.
@@ -33,6 +34,16 @@ func (l *loader) checkWebhooks(c *Config) {
 	}
 }
 
+// firstSource returns where the first setting of a section was set, by name.
+func (l *loader) firstSource(section string) string {
+	for _, name := range slices.Sorted(maps.Keys(l.sources)) {
+		if strings.HasPrefix(name, section+".") {
+			return l.sources[name]
+		}
+	}
+	return ""
+}
+
 func (l *loader) checkWebhook(c *Config, name string) {
 	section := webhooks + "." + name
 	w := c.Webhooks[name]
@@ -40,13 +51,22 @@ func (l *loader) checkWebhook(c *Config, name string) {
 	url := section + ".url"
 	switch {
 	case name == SinkBalance || name == SinkKafka:
-		l.p.contradict(section, "", "the name %s is that of another sink: choose another one", name)
+		l.p.contradict(section, l.firstSource(section), "the name %s is that of another sink: choose another one", name)
 	case l.p.fine("deployment.sinks") && !c.has(name):
-		l.p.contradict(section, "", "deployment.sinks does not name it: add %s there, or remove the section", name)
+		l.p.contradict(section, l.firstSource(section), "deployment.sinks does not name it: add %s there, or remove the "+
+			"settings of this webhook", name)
 	case l.p.fine(url) && w.URL == "":
 		l.bad(url, "it is empty: set the URL to which grants are posted")
 	case l.p.fine(url) && strings.HasPrefix(w.URL, "http://") && !slices.Contains(c.Unsafe.Allow, unsafeWebhook):
 		l.bad(url, "http would send grants in clear text: set an https URL, or add %s to unsafe.allow", unsafeWebhook)
+	}
+	if err := webhook.CheckURL(w.URL, w.AllowPrivate); l.p.fine(url) && err != nil {
+		l.bad(url, "%v", err)
+	}
+	for key, secret := range map[string]Secret{".secret": w.Secret, ".previous_secret": w.PreviousSecret} {
+		if err := webhook.CheckSecret(secret.Reveal()); secret != "" && err != nil {
+			l.bad(section+key, "it %v", err)
+		}
 	}
 	l.order(section+".timeout", w.Timeout, "below consumer.handle_timeout", c.Consumer.HandleTimeout,
 		"a request is sent only if its whole time is left", "consumer.handle_timeout")

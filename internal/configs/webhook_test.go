@@ -10,19 +10,20 @@ import (
 // Each webhook has its own settings, from the file and from variables.
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
+	const one, old = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=", "whsec_b2xkLW9sZC1vbGQtb2xkLW9sZC1vbGQtb2xkLW9sZC0="
 	c := (&input{yaml: `
 deployment: {id: shop, sinks: [balance, crm, kafka, sms2]}
 consumer: {max_attempts: 9}
 webhook:
   crm: {url: "https://crm.example.com/hongbao", max_calls: 3, grants_per_second: 50, blocks_grabs: true}
   sms2: {url: "https://sms.example.com"}
-`, env: []string{"HONGBAO_WEBHOOK_CRM_SECRET=whsec_one", "HONGBAO_WEBHOOK_CRM_PREVIOUS_SECRET=whsec_old",
+`, env: []string{"HONGBAO_WEBHOOK_CRM_SECRET=" + one, "HONGBAO_WEBHOOK_CRM_PREVIOUS_SECRET=" + old,
 		"HONGBAO_WEBHOOK_SMS2_MAX_ATTEMPTS=4"}}).must(t)
 
 	crm := c.WebhookConfig("crm")
 	require.Equal(t, "https://crm.example.com/hongbao", crm.URL)
-	require.Equal(t, "whsec_one", crm.Secret)
-	require.Equal(t, "whsec_old", crm.PreviousSecret)
+	require.Equal(t, one, crm.Secret)
+	require.Equal(t, old, crm.PreviousSecret)
 	require.Equal(t, "shop", crm.Deployment)
 	require.Nil(t, crm.TLS)
 	require.Empty(t, c.WebhookConfig("sms2").Secret)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"syscall"
 )
 
@@ -62,7 +63,23 @@ func refusePrivate(_ context.Context, _, address string, _ syscall.RawConn) erro
 		return fmt.Errorf("%w: %.80q can't be read: %w", errPrivate, address, err)
 	}
 	if what := whatOf(at.Addr()); what != "" {
-		return fmt.Errorf("%w: %s is %s; set webhook.*.allow_private if this is intended", errPrivate, at.Addr(), what)
+		return fmt.Errorf("%w: %s is %s; set allow_private of the webhook if this is intended", errPrivate, at.Addr(), what)
+	}
+	return nil
+}
+
+// CheckURL returns an error if a URL has an address, not a name, to which the sink would not connect.
+func CheckURL(address string, allowPrivate bool) error {
+	u, err := url.Parse(address)
+	if err != nil || allowPrivate {
+		return nil //nolint:nilerr // the form of the URL is checked elsewhere
+	}
+	at, err := netip.ParseAddr(u.Hostname())
+	if err != nil {
+		return nil //nolint:nilerr // it is a name
+	}
+	if what := whatOf(at); what != "" {
+		return fmt.Errorf("%w: %s is %s; set allow_private of the webhook if this is intended", errPrivate, at, what)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (h *Handler) Check(ctx context.Context) error {
 	var unknown *net.DNSError
 	switch {
 	case errors.As(err, &unknown):
-		return fmt.Errorf("find the address of %s: %w; check webhook.*.url and the DNS of this machine", host, err)
+		return fmt.Errorf("find the address of %s: %w; check the webhook's url and the DNS of this machine", host, err)
 	case err != nil:
 		return fmt.Errorf("connect to %s: %w", h.endpoint.Host, err)
 	}

@@ -46,6 +46,12 @@ func key(secret string) ([]byte, error) {
 	return k, nil
 }
 
+// CheckSecret returns an error if a secret has the wrong form. The error never quotes the secret.
+func CheckSecret(secret string) error {
+	_, err := key(secret)
+	return err
+}
+
 // signer has the keys of the present and, during a change, of the previous secret.
 type signer [][]byte
 
