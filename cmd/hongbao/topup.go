@@ -37,6 +37,10 @@ func topUpCmd() *cobra.Command {
 				return app.Usage("--expect needs --id, --by and --why: the order's id, the decider and the reason; all are kept in "+
 					"the ledger (see `%s --help`)", cmd.CommandPath())
 			}
+			if !cmd.Flags().Changed("packets") || !cmd.Flags().Changed("total") {
+				return app.Usage("give --packets and --total: how many packets are added, and their sum in minor units (see `%s --help`)",
+					cmd.CommandPath())
+			}
 			check := in.CheckPackets
 			if acts {
 				check = in.Check
@@ -89,5 +93,6 @@ func tryTopUp(cmd *cobra.Command, o ops.Operations, in ops.TopUp) error {
 	}); err != nil {
 		return err
 	}
-	return app.Usage("nothing was changed: if this is the right campaign, run it again with --expect %d", before)
+	return app.Usage("nothing was changed: if this is the right campaign, run it again with --expect %d --id ORDER --by NAME "+
+		"--why TEXT; ORDER is an id that you choose, and a repeat with it changes nothing", before)
 }

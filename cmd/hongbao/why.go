@@ -29,7 +29,7 @@ func whyCmd() *cobra.Command {
 			return operate(cmd, app.Needs{Either: true}, func(o ops.Operations) error {
 				t, err := o.ShowTrail(cmd.Context(), in)
 				if err != nil {
-					return err
+					return swapped(cmd, o, in, err)
 				}
 				out := ops.Explain(t, in.User)
 				if err := printAnswer(cmd, out, func(w io.Writer) error { return writeWhy(w, out) }); err != nil {
@@ -39,6 +39,14 @@ func whyCmd() *cobra.Command {
 			})
 		},
 	}
+}
+
+// swapped adds a hint to an error if the user's place has a campaign.
+func swapped(cmd *cobra.Command, o ops.Operations, in ops.TrailOf, err error) error {
+	if _, other := o.ShowCampaign(cmd.Context(), in.User); other != nil || hongbao.IsOutage(err) {
+		return err
+	}
+	return fmt.Errorf("%w; %s is a campaign: the user comes first, as in `hongbao why %s %s`", err, in.User, in.Campaign, in.User)
 }
 
 func writeWhy(w io.Writer, y *ops.Why) error {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -71,9 +72,11 @@ func (s *Site) Write(w io.Writer) error {
 console   %s
 %sfaults    %s/faults, to break something and watch
 metrics   %s/metrics
+logs      %s, of the workers
 key       %s
           for the console and administration; it may do everything, and ends with this process
-campaign  %s, open
+campaign  %s, open; watch it with
+          %s
 
 A user grabs, what he holds, the campaign, the metrics:
 
@@ -86,7 +89,9 @@ What is in the topic, and whether Redis, ledger and topic agree:
 Every command of %s works with --config %s
 %s
 
-`, s.API, s.Console, logIn, s.Console, s.Metrics, s.Key, s.Campaign, strings.Join(s.curls(), "\n"), strings.Join(s.commands(), "\n"),
+`, s.API, s.Console, logIn, s.Console, s.Metrics,
+		quoted(filepath.Dir(s.Config))+"/worker-*.log", s.Key, s.Campaign, quoted(s.program)+" campaign watch "+s.Campaign+" --config "+quoted(s.Config),
+		strings.Join(s.curls(), "\n"), strings.Join(s.commands(), "\n"),
 		quoted(s.program), quoted(s.Config), kept)
 	if err != nil {
 		return fmt.Errorf("print the addresses: %w", err)
