@@ -21,7 +21,7 @@ func (s *soak) compare(ctx context.Context) error {
 	if err := s.compareTopic(ctx); err != nil {
 		return fmt.Errorf("compare with the topic: %w", err)
 	}
-	s.compareHook()
+	s.compareHook(ctx)
 	return nil
 }
 

@@ -18,6 +18,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
 // The values of -hook.
@@ -112,10 +113,14 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func (h *hook) count(n *int64) {
+// count counts in n, if it is not nil, and returns how many events the receiver has.
+func (h *hook) count(n *int64) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	*n++
+	if n != nil {
+		*n++
+	}
+	return len(h.bodies)
 }
 
 // take keeps an event.
@@ -136,12 +141,16 @@ func (h *hook) take(body []byte, header http.Header) {
 	}
 }
 
-// compareHook compares the callers' history with what the receiver has.
-func (s *soak) compareHook() {
+// compareHook compares the callers' history with what the receiver has. An audit does not wait for a webhook, so
+// compareHook gives it some time.
+func (s *soak) compareHook(ctx context.Context) {
 	if s.hook == nil {
 		return
 	}
 	h := s.hook
+	want := int(newTally(s.campaigns).announced)
+	for end := time.Now().Add(90 * time.Second); h.count(nil) < want && time.Now().Before(end) && retry.Pause(ctx, time.Second); {
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := newTally(s.campaigns)
