@@ -149,7 +149,7 @@ func TestWebhook(t *testing.T) {
 	require.Len(t, r.got(), 200)
 	require.GreaterOrEqual(t, r.twice-before, 200, "each event came again with its id")
 	require.Empty(t, r.refused)
-	d.audit(0)
+	require.Contains(t, d.audit(0).LeftOut, "sink crm: what its receiver has can't be read back; `hongbao status` says what waits for it")
 }
 
 // What concerns one event makes a dead letter, which can be requeued. What concerns the endpoint stops the sink.

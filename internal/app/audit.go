@@ -199,6 +199,11 @@ func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, err
 			return nil, err
 		}
 	}
+	for _, sink := range a.Config.Deployment.Sinks {
+		if a.Config.IsWebhook(sink) {
+			cfg.Unread = append(cfg.Unread, sink)
+		}
+	}
 	auditing := a.progress("audit", 0)
 	defer auditing.end()
 	cfg.Step = func(what string) { auditing.step("audit: " + what) }

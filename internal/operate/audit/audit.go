@@ -139,6 +139,9 @@ func newRun(cfg *Config, opts Options) *run {
 	if cfg.Ledger != nil {
 		r.sinks = append(r.sinks, newSink(cfg.LedgerGroup, inLedger, Lost, n))
 	}
+	for _, sink := range cfg.Unread {
+		r.leaveOut("sink " + sink + ": what its receiver has can't be read back; `hongbao status` says what waits for it")
+	}
 	if cfg.Remote != nil && cfg.Remote.Ask == nil {
 		r.leaveOut("the remote balance system: it settles, but can't be asked (remote.queryable)")
 	}

@@ -86,6 +86,8 @@ type Config struct {
 	AboveLimit func(ctx context.Context, campaign string) (map[string]int64, error)
 	// Acknowledged are the differences that a person has acknowledged and that have not expired.
 	Acknowledged []ledger.Acknowledgement
+	// Unread are other sinks of the deployment, which can't be read back. The audit does not judge them, and says so.
+	Unread []string
 	// Step, if not nil, is called at the beginning of each step of the audit.
 	Step func(what string)
 	// MaxListed is how many differences of one kind the report lists at most, 1 to 100,000. It counts all.
