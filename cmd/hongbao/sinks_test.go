@@ -12,6 +12,8 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -78,6 +80,52 @@ func TestWorkStartsWithoutASinkThatIsAway(t *testing.T) {
 			d.agrees(500)
 		})
 	}
+}
+
+// The broker dies while grants arrive. Everybody who asks for the state of the sinks sees the worker's reason, long before
+// a grant has waited for 30 s. The report ends with the outage, and with the worker.
+func TestSinkListSaysWhyASinkIsDown(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	broker := testkit.NewKafka(t, testkit.KafkaOptions{})
+	d := setup(t, options{kafka: true, broker: broker})
+	d.campaign("rain", 500, 100_000)
+	w := d.start("work")
+	require.Equal(t, 100, d.crowdOf("rain", 0, 100))
+	d.quiet()
+	require.Equal(t, app.SinkWorking, d.sinkState("kafka").State)
+	is := func(state app.SinkState) func() bool { return func() bool { return d.sinkState("kafka").State == state } }
+	for round := range 2 {
+		require.NoError(t, broker.Kill())
+		killed := time.Now()
+		require.Equal(t, 100, d.crowdOf("rain", 100+100*round, 100))
+		testkit.Eventually(t, 25*time.Second, is(app.SinkDown), "the sink is down")
+		t.Logf("known after %s", time.Since(killed).Round(time.Second))
+		s := d.sinkState("kafka")
+		require.Contains(t, s.Why, "can't deliver on ")
+		require.Contains(t, s.Why, broker.Addr)
+		require.Contains(t, s.Why, "(sink_down)")
+		require.Equal(t, app.SinkWorking, d.sinkState("balance").State)
+		for range 20 { // longer than a report lasts
+			require.True(t, retry.Pause(t.Context(), time.Second))
+			require.Equal(t, app.SinkDown, d.sinkState("kafka").State)
+		}
+		if round > 0 {
+			break
+		}
+		require.NoError(t, broker.Restart())
+		testkit.Eventually(t, time.Minute, is(app.SinkWorking), "the sink works again")
+		d.quiet()
+	}
+	w.stop(syscall.SIGTERM)
+	require.NotEqual(t, app.SinkDown, d.sinkState("kafka").State, "a worker that ends withdraws its report")
+	require.NoError(t, broker.Restart())
+	w = d.start("work")
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	d.agrees(300)
 }
 
 // No sink is reachable when the worker starts. The worker waits, and starts each sink when its server is back.
@@ -152,6 +200,8 @@ func TestWrongTopicStopsNoCreditAndIsTriedAgain(t *testing.T) {
 	w := d.start("work")
 	w.says("ALARM: a sink can't be opened")
 	w.says(`"code":"sink_broken"`)
+	testkit.Eventually(t, 10*time.Second, func() bool { return d.sinkState("kafka").State == app.SinkDown }, "the sink is down")
+	require.Contains(t, d.sinkState("kafka").Why, "(sink_broken): ")
 	require.Equal(t, 100, d.crowdOf("rain", 0, 100))
 	testkit.Eventually(t, 30*time.Second, func() bool { return d.lagOf("balance") == 0 }, "the other sink works on")
 	client := kafka.Client{Addr: kafka.TCP(broker.Addr)}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // SinkState is a one-word summary of the state of a sink.
@@ -16,6 +17,7 @@ type SinkState string
 const (
 	SinkWorking  SinkState = "working"
 	SinkPaused   SinkState = "paused"
+	SinkDown     SinkState = "down"
 	SinkBehind   SinkState = "behind"
 	SinkNoWorker SinkState = "no_worker"
 	SinkUnread   SinkState = "unread"
@@ -24,8 +26,8 @@ const (
 // behindAfter is how long a grant may wait before the sink counts as behind.
 const behindAfter = 30 * time.Second
 
-// judge sets State and Why. An observer sees only that grants wait; only the workers' log and `hongbao doctor` say why.
-func (s *SinkStatus) judge() {
+// judge sets State and Why. down is the report of a worker that can't deliver; nil means that there is none.
+func (s *SinkStatus) judge(down *store.DownReport) {
 	alive := func(w SinkWorker) bool { return w.Alive }
 	var oldest float64 // seconds
 	if s.Oldest != nil {
@@ -37,6 +39,9 @@ func (s *SinkStatus) judge() {
 			len(s.Unread)+len(s.Shards))
 	case s.Pause.Paused:
 		s.become(SinkPaused, "paused by %s: %s", s.Pause.By, s.Pause.Why)
+	case down != nil:
+		s.become(SinkDown, "worker %s can't deliver on %d shards since %s (%s): %s", down.Worker, down.Shards,
+			down.Since.UTC().Format(time.DateTime+" UTC"), down.Code, down.Error)
 	case len(s.Workers) == 0:
 		s.become(SinkNoWorker, "no worker has started yet; `hongbao work` starts one")
 	case !slices.ContainsFunc(s.Workers, alive):
@@ -47,7 +52,7 @@ func (s *SinkStatus) judge() {
 		s.become(SinkBehind, "a grant has waited for %s: %d campaigns are paused for this sink",
 			wholeSeconds(oldest), len(s.Campaigns))
 	case oldest > behindAfter.Seconds():
-		s.become(SinkBehind, "a grant has waited for %s: the sink's target is down or slow, or its "+
+		s.become(SinkBehind, "a grant has waited for %s: the sink's target is slow, or its "+
 			"rate is limited; the workers' log and `hongbao doctor` say which", wholeSeconds(oldest))
 	default:
 		s.State = SinkWorking

@@ -2,8 +2,11 @@ package app
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // A sink is working only if a worker is alive and no grant has waited for long. In every other state Why is set.
@@ -30,9 +33,29 @@ func TestSinkState(t *testing.T) {
 		"paused": {SinkStatus{Shards: shards, Pause: SinkPause{Paused: true, By: "ann", Why: "lunch"}, Oldest: oldest(360)}, SinkPaused,
 			"paused by ann: lunch"},
 	} {
-		c.status.judge()
+		c.status.judge(nil)
 		require.Equal(t, c.state, c.status.State, name)
 		require.Contains(t, c.status.Why, c.why, name)
 		require.Equal(t, c.why == "", c.status.Why == "", name)
 	}
+}
+
+// A worker's report names the reason at once, before a grant has waited for long. It counts less than a pause, and more
+// than missing workers: a worker that can't open its sink has not registered yet.
+func TestSinkIsDownOnceAWorkerSaysSo(t *testing.T) {
+	t.Parallel()
+	down := &store.DownReport{Worker: "host-1", Code: "sink_down", Since: time.Date(2026, 11, 30, 1, 2, 3, 0, time.UTC), Shards: 2,
+		Error: "dial tcp 10.0.0.1:3306: connection refused"}
+	for _, s := range []SinkStatus{
+		{Shards: []ShardStatus{{}}, Workers: []SinkWorker{{Alive: true}}},
+		{Shards: []ShardStatus{{}}},
+	} {
+		s.judge(down)
+		require.Equal(t, SinkDown, s.State)
+		require.EqualValues(t, "worker host-1 can't deliver on 2 shards since 2026-11-30 01:02:03 UTC (sink_down): dial tcp "+
+			"10.0.0.1:3306: connection refused", s.Why)
+	}
+	s := SinkStatus{Shards: []ShardStatus{{}}, Pause: SinkPause{Paused: true, By: "ann", Why: "lunch"}}
+	s.judge(down)
+	require.Equal(t, SinkPaused, s.State)
 }

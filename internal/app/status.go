@@ -48,7 +48,7 @@ func unrecorded(ctx context.Context, st *store.Store) []UnrecordedShard {
 // SinkStatus is the state of a sink.
 type SinkStatus struct {
 	Sink  string       `json:"sink" doc:"Name of the sink."`
-	State SinkState    `json:"state" enum:"unread,paused,no_worker,behind,working" doc:"State of the sink: the first of these states that applies."`
+	State SinkState    `json:"state" enum:"unread,paused,down,no_worker,behind,working" doc:"State of the sink: the first of these states that applies."`
 	Why   answers.Text `json:"why" nullable:"true" doc:"Why the sink is in this state, as text; null for the state 'working'."`
 	// Waiting is how many grants and closes the sink has not finished. Oldest is how long the oldest of them has waited;
 	// nil if there are none.
@@ -132,8 +132,11 @@ func (a *App) Status(ctx context.Context) (*Status, error) {
 	out := &Status{Sinks: []SinkStatus{}, Unrecorded: unrecorded(ctx, a.store)}
 	var first error
 	read := false
-	for i, on := range a.standings(ctx) {
+	sinks := a.standings(ctx)
+	down := a.down(ctx, sinks)
+	for i, on := range sinks {
 		s := a.sinkStatus(a.Config.Deployment.Sinks[i], on)
+		s.judge(down[s.Sink])
 		out.Sinks = append(out.Sinks, s)
 		read = read || len(s.Shards) > 0
 		if first == nil && len(s.Unread) > 0 {
@@ -146,6 +149,17 @@ func (a *App) Status(ctx context.Context) (*Status, error) {
 	return out, nil
 }
 
+// down returns the workers' reports about sinks that are down. There are none if the first shard, which has them, could
+// not be read.
+func (a *App) down(ctx context.Context, sinks [][]standing) map[string]*store.DownReport {
+	if len(sinks) == 0 || sinks[0][0].outage {
+		return nil
+	}
+	reports, _ := a.store.Down(ctx, a.Config.Deployment.Sinks) // an outage that began just now
+	return reports
+}
+
+// sinkStatus adds up the state of a sink on the shards. It does not set State and Why, see judge.
 func (a *App) sinkStatus(sink string, on []standing) SinkStatus {
 	s := SinkStatus{Sink: sink, Shards: []ShardStatus{}, Unread: []UnreadShard{}, Workers: []SinkWorker{},
 		Campaigns: []PausedCampaign{}}
@@ -170,7 +184,6 @@ func (a *App) sinkStatus(sink string, on []standing) SinkStatus {
 		w := workers[name]
 		s.Workers = append(s.Workers, SinkWorker{name, w.Seen < a.Config.Consumer.Lease, w.Seen.Seconds(), w.Holds})
 	}
-	s.judge()
 	return s
 }
 

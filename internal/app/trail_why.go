@@ -48,7 +48,7 @@ type TrailQuarantine struct {
 
 // TrailWait says why a sink has not finished a grant. It is empty for other sinks.
 type TrailWait struct {
-	State SinkState `json:"state,omitempty" enum:"unread,paused,no_worker,behind,working" doc:"State of the sink. Absent if the sink has finished the grant, or if Redis could not be read."`
+	State SinkState `json:"state,omitempty" enum:"unread,paused,down,no_worker,behind,working" doc:"State of the sink. Absent if the sink has finished the grant, or if Redis could not be read."`
 	Why   string    `json:"why,omitempty" doc:"Why the sink is in this state, as text. Absent for the state 'working'."`
 	// Since counts by the clock of this process.
 	Since *time.Time `json:"since,omitempty" doc:"Time since which the oldest grant has waited that the sink has not finished. Absent if the sink has finished this grant."`

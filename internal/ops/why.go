@@ -343,7 +343,7 @@ func (e explainer) undelivered(what, odd string, x *app.TrailSink) part {
 		return not(what, WhyWaiting, "sink "+x.Sink+" is "+x.Why, "hongbao sink resume "+x.Sink)
 	case app.SinkNoWorker:
 		return not(what, WhyWaiting, "no worker runs for sink "+x.Sink, x.Why)
-	case app.SinkBehind, app.SinkUnread:
+	case app.SinkDown, app.SinkBehind, app.SinkUnread:
 		return not(what, WhyWaiting, "at sink "+x.Sink+" "+x.Why, "hongbao status, hongbao doctor")
 	case app.SinkWorking:
 		return not(what, WhyWaiting, "it waits, and sink "+x.Sink+" works", "")

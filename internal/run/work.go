@@ -87,7 +87,8 @@ func (p *process) workParts(sinks []string) ([]group.Part, error) {
 	if p.set != nil {
 		parts = append([]group.Part{p.workOps(all)}, parts...)
 	}
-	return append(parts, group.Part{Name: "health", Run: all.logHealth}, group.Part{Name: "sinks", Run: all.run}), nil
+	return append(parts, group.Part{Name: "health", Run: all.logHealth},
+		group.Part{Name: "down", Run: all.reportDown}, group.Part{Name: "sinks", Run: all.run}), nil
 }
 
 // retirer returns the part that removes refunded campaigns from Redis.

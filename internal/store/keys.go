@@ -172,6 +172,10 @@ func (k Keys) Claims(sink string) string { return k.tag + "claims:" + sink }
 // Sink is a hash: the decisions of operators about the sink, such as pause and rate.
 func (k Keys) Sink(sink string) string { return k.tag + "sink:" + sink }
 
+// Down is a string: the newest report of a worker that can't deliver to the sink, see DownReport. It expires after 15 s.
+// Only the first shard has it.
+func (k Keys) Down(sink string) string { return k.tag + "down:" + sink }
+
 // SinkCampaigns is a hash: the campaigns that are paused for this sink only.
 func (k Keys) SinkCampaigns(sink string) string { return k.tag + "sink:" + sink + ":campaigns" }
 

@@ -63,7 +63,7 @@ var states = map[string]string{
 	"created": "Not loaded", "loading": "Loading", "not_started": "Not started", "open": "Open", "paused": "Paused",
 	"ended": "Ended", "sold_out": "Sold out", "frozen": "Frozen", "missing": "Missing",
 	model.Unread: "Not read",
-	"working":    "Working", "no_worker": "No worker", "behind": "Behind",
+	"working":    "Working", "no_worker": "No worker", "behind": "Behind", "down": "Down",
 	"closed": "Closed", "refunded": "Refunded",
 }
 
@@ -81,7 +81,7 @@ func stateClass(s string) string {
 		return "good"
 	case "paused", "loading", "created", "behind":
 		return "warn"
-	case "frozen", "missing", "no_worker", model.Unread:
+	case "frozen", "missing", "no_worker", "down", model.Unread:
 		return "bad"
 	}
 	return "calm"
