@@ -19,6 +19,7 @@ type Config struct {
 	// metrics, so it must be fast. It is called concurrently.
 	Called func(Call) `json:"-"`
 	// The most events of a shard that the slowest sink may have unfinished. Above this number, grabs get the answer busy.
+	// A webhook counts only with blocks_grabs.
 	MaxBacklog int64 `knob:"producer.max_backlog" default:"5000000" want:"1 to 1_000_000_000 events"`
 	// The most concurrent calls of one campaign to one shard. A second call starts only when many grabs wait.
 	InFlight int `knob:"producer.in_flight" default:"2" want:"1 to 16 calls"`

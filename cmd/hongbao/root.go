@@ -32,7 +32,11 @@ func root() *cobra.Command {
 	}
 	cmd.SetVersionTemplate("{{.Version}}")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return app.Usage("%w (see `%s --help`)", err, cmd.CommandPath())
+		hint := ""
+		if cmd.Flags().Lookup("why") != nil && strings.Contains(err.Error(), "unknown flag: --reason") {
+			hint = "; the person who decides is --by, and the reason --why"
+		}
+		return app.Usage("%w%s (see `%s --help`)", err, hint, cmd.CommandPath())
 	})
 	flags := cmd.PersistentFlags()
 	flags.String("config", "", "YAML file with the configuration (default "+configs.PathEnv+", or no file)")

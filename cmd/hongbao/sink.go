@@ -96,7 +96,7 @@ func sinkPauseCmd() *cobra.Command {
 	cmd.Use, cmd.Short = "pause SINK", "Stop the deliveries of all workers to a sink, until it is resumed"
 	cmd.Long = "Each worker stops within a second. It finishes the call to the sink that has begun, returns its other\n" +
 		"grants to the group, and counts no attempt. Replays and requeued letters are a person's own work and are\n" +
-		"delivered. When producer.max_backlog events wait, grabs are busy."
+		"delivered. When producer.max_backlog events wait, grabs are busy; for a webhook only with blocks_grabs."
 	cmd.Example = "  hongbao sink pause balance --by ann --why \"the bank is closed until 02:00\""
 	return cmd
 }

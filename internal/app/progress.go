@@ -121,12 +121,23 @@ func (p *progress) show(now time.Time) {
 		zap.Stringer("rest", at.Rest))
 }
 
-// stopped adds to the error of a call that its caller has stopped how far the call came, and how to go on.
+// stoppedError is the error of a call that its caller has stopped. Its text omits the error of the call, which only
+// says that the context was canceled.
+type stoppedError struct {
+	text string
+	err  error
+}
+
+func (e *stoppedError) Error() string { return e.text }
+func (e *stoppedError) Unwrap() error { return e.err }
+
+// stopped replaces the text of the error of a call that its caller has stopped. The new text says how far the call
+// came, and how to go on.
 func (p *progress) stopped(ctx context.Context, err error, goOn string) error {
 	if err == nil || ctx.Err() == nil {
 		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return fmt.Errorf("%s was stopped after %s of %s; %s: %w", p.what, money.Count(p.done), money.Count(p.of), goOn, err)
+	return &stoppedError{fmt.Sprintf("%s was stopped after %s of %s; %s", p.what, money.Count(p.done), money.Count(p.of), goOn), err}
 }

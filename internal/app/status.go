@@ -241,5 +241,6 @@ func (s *Status) Deserted() error {
 	if len(sinks) == 0 {
 		return nil
 	}
-	return NeedsAttention("grants wait, %s, and no worker is alive: start `hongbao work`", strings.Join(sinks, ", "))
+	return NeedsAttention("grants wait, %s, and no worker is alive: start `hongbao work`, unless Redis was down until just "+
+		"now; then running workers go on within seconds", strings.Join(sinks, ", "))
 }

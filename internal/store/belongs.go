@@ -15,7 +15,7 @@ func (k *Shard) Belongs(ctx context.Context) error {
 	pipe := k.rdb.Pipeline()
 	judge := k.askBelongs(ctx, pipe)
 	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("check the owner of this Redis: %w", Classify(err))
+		return fmt.Errorf("read which deployment this Redis belongs to: %w", Classify(err))
 	}
 	return judge()
 }

@@ -34,7 +34,8 @@ func (r *Report) Write(w io.Writer) error {
 			r.Total.Unpublished)
 	}
 	if r.Total.Newer > 0 {
-		fmt.Fprintf(&b, "%s made while the audit was reading, not judged.\n", plural.Of(r.Total.Newer, "grant"))
+		fmt.Fprintf(&b, "%s made while the audit was reading, not judged; sums that were read later may include more of them.\n",
+			plural.Of(r.Total.Newer, "grant"))
 	}
 	if r.Total.Expired > 0 {
 		fmt.Fprintf(&b, "%s expired from the topic, not judged there.\n", plural.Of(r.Total.Expired, "grant"))
