@@ -22,7 +22,7 @@ func root() *cobra.Command {
 		Short: "Red-packet rains, coupon rushes and flash giveaways: paid once, announced once",
 		Long: "Hongbao decides each grab in Redis in one atomic step. Then it makes sure that each grant is paid exactly once and\n" +
 			"announced exactly once." + localHint + "\n\n" +
-			exitsText(),
+			exitsText() + "\nEach code of an alarm has a runbook: https://github.com/hongbao-project/hongbao/blob/main/docs/alarms.md",
 		SilenceErrors: true, SilenceUsage: true,
 		Version: versions().text(),
 		Args:    subcommand,
