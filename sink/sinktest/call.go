@@ -10,9 +10,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// grace is how long Handle may take to return after its context has ended.
-const grace = 10 * time.Second
-
 // call is one call of Handle.
 type call struct {
 	ctx      context.Context
@@ -49,9 +46,9 @@ func (r *run) wait(c *call) []error {
 	case <-c.ctx.Done():
 		select {
 		case <-c.ended:
-		case <-time.After(grace):
+		case <-time.After(r.grace):
 			r.Fatalf("case %q: Handle has not returned %s after the end of its context: pass ctx to every wait, and return "+
-				"soon after its end", r.name, grace)
+				"soon after its end", r.name, r.grace)
 		}
 	}
 	if c.panicked != "" {
@@ -138,13 +135,21 @@ func (r *run) deliver(h hongbao.Handler, b hongbao.Batch) []error {
 			return results
 		}
 		if time.Now().After(end) {
-			i := left[0]
-			r.Fatalf("case %q: %s of %d still fails after %s, although the target works: %v. A grant that the target refuses "+
-				"for good needs class Permanent or Conflict, without Outage", r.name, label(&b.Grants[i]), len(left), r.Patience,
-				describe(results[i]))
+			r.giveUp(&b.Grants[left[0]], results[left[0]], len(left)-1)
 		}
 		r.pause(pause)
 	}
+}
+
+// giveUp ends the case because a grant still fails, and with it a number of others.
+func (r *run) giveUp(g *hongbao.Grant, err error, others int) {
+	r.Helper()
+	advice := "A grant that the target refuses for good needs class Permanent or Conflict, without Outage"
+	if kindOf(err) == waiting {
+		advice = "The claim of a dead worker must end by itself within Subject.Patience, or by Subject.Expire"
+	}
+	r.Fatalf("case %q: %s and %d more still fail after %s, although the target works: %s. %s", r.name, label(g), others,
+		r.Patience, describe(err), advice)
 }
 
 // try delivers the grants at these indexes once, and sets their results. It returns the indexes of grants that come

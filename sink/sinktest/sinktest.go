@@ -69,15 +69,19 @@ func (c *testCase) on(t testing.TB, s Subject) {
 			t.Skipf("the Subject has no hook %s, which this case needs", hook)
 		}
 	}
-	c.run(&run{TB: t, Subject: s, name: c.name})
+	c.run(&run{TB: t, Subject: s, name: c.name, grace: min(s.Patience, mostGrace)})
 }
 
 // run is the state of one case.
 type run struct {
 	testing.TB
 	Subject
-	name string
+	name  string
+	grace time.Duration // how long Handle may take to return after its context has ended
 }
+
+// mostGrace is the grace of a case, unless Patience is shorter.
+const mostGrace = 10 * time.Second
 
 // rounds returns how often a case repeats what happens at random moments.
 func rounds() int {
