@@ -81,7 +81,7 @@ var mistakes = []mistake{
 	{"the error is at the wrong place", "a refused grant", "the target accepts it, and refuses only number", around((*memory).shifted)},
 	{"a refused grant is an outage", "a refused grant", "needs class Permanent or Conflict",
 		unless(errRefused, hongbao.Outagef(hongbao.ClassTransient, "refused"))},
-	{"a refused grant is tried for ever", "a refused grant", "needs class Permanent or Conflict",
+	{"a refused grant is tried for ever", "a refused grant", "is refused for good: return class Permanent or Conflict",
 		unless(errRefused, hongbao.Errorf(hongbao.ClassTransient, "refused"))},
 	{"a refused grant is skipped", "a refused grant alone", "nobody would look at it", unless(errRefused, nil)},
 	{"a refused grant stops the shard", "a refused grant alone", "stops the shard",
@@ -124,7 +124,7 @@ func TestMistakes(t *testing.T) {
 			at := newTarget()
 			defer at.over.Store(true)
 			s := at.subject(open)
-			s.Patience = 300 * time.Millisecond
+			s.Patience = time.Second
 			r := record(t, c, s)
 			text := r.text.String()
 			if !r.failed || !strings.Contains(text, m.says) || !strings.Contains(text, fmt.Sprintf("case %q", m.found)) {

@@ -119,6 +119,9 @@ func kindOf(err error) kind {
 	return counted
 }
 
+// attempts is after how many attempts a consumer makes a dead letter, by default.
+const attempts = 12
+
 // deliver does what a consumer does: it delivers the grants until each one is done or would be a dead letter. A batch
 // that fails as a whole is halved, so that one grant can't hold up the others. It returns one result for each grant.
 func (r *run) deliver(h hongbao.Handler, b hongbao.Batch) []error {
@@ -128,9 +131,15 @@ func (r *run) deliver(h hongbao.Handler, b hongbao.Batch) []error {
 	for i := range left {
 		left[i] = i
 	}
+	used := make([]int, len(b.Grants))
 	end := time.Now().Add(r.Patience)
-	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		left = r.try(h, b, left, results)
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		left = slices.DeleteFunc(r.try(h, b, left, results), func(i int) bool {
+			if kindOf(results[i]) == counted {
+				used[i]++
+			}
+			return used[i] == attempts
+		})
 		if len(left) == 0 {
 			return results
 		}

@@ -164,7 +164,7 @@ func (r *run) wantRefused(g *hongbao.Grant, err error) {
 	case k == done && !r.aside(one)[0]:
 		p.add(g, "is refused, and reported as done: nobody would look at it. Return class Permanent or Conflict, or put the "+
 			"grant aside and tell the suite by Subject.Aside")
-	case k != done && k != final:
+	case k != done && k != final && !(k == counted && r.MayDoubt):
 		p.add(g, "is refused for good: return class Permanent or Conflict, without Outage and Waiting. %s", describe(err))
 	}
 	p.end()

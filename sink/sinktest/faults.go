@@ -108,6 +108,20 @@ func (r *run) wantOutage(grants []hongbao.Grant, errs []error) {
 	p.end()
 }
 
+// settle delivers the batch until each grant is done. What is done comes again, from another worker.
+func (r *run) settle(h hongbao.Handler, b hongbao.Batch) {
+	r.Helper()
+	results := r.deliver(h, b)
+	r.wantSettled(b.Grants, results)
+	var finished []hongbao.Grant
+	for i, err := range results {
+		if err == nil {
+			finished = append(finished, b.Grants[i])
+		}
+	}
+	r.wantSettled(finished, r.deliver(r.open(), some(b, finished)))
+}
+
 // outageInTheMiddle: the target goes down at a random moment of the call.
 func outageInTheMiddle(r *run) {
 	h := r.open()
@@ -124,8 +138,7 @@ func outageInTheMiddle(r *run) {
 		r.wantTruth(b.Grants, errs)
 		r.Down(r.TB, false)
 		r.expire()
-		r.wantSettled(b.Grants, r.deliver(h, b))
-		r.wantSettled(b.Grants, r.deliver(r.open(), b))
+		r.settle(h, b)
 	}
 }
 
@@ -154,8 +167,7 @@ func (r *run) lose(answer bool) {
 			h = r.open()
 			r.expire()
 		}
-		r.wantSettled(b.Grants, r.deliver(h, b))
-		r.wantSettled(b.Grants, r.deliver(r.open(), b))
+		r.settle(h, b)
 		if !lost {
 			return
 		}
