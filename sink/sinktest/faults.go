@@ -126,7 +126,7 @@ func (r *run) settle(h hongbao.Handler, b hongbao.Batch) {
 func outageInTheMiddle(r *run) {
 	h := r.open()
 	usual := r.usual(h, 10)
-	for range max(1, rounds()/2) {
+	for range max(2, rounds()/3) {
 		b := r.batch(0, 10)
 		ctx, cancel := r.context()
 		c := r.start(ctx, h, b)
