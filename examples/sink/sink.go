@@ -101,8 +101,8 @@ func compare(ctx context.Context, tx *sql.Tx, g *hongbao.Grant) (refused, err er
 	err = tx.QueryRowContext(ctx, "SELECT user_id, n FROM booked WHERE campaign = ? AND packet = ?", g.Campaign,
 		g.Packet).Scan(&user, &n)
 	if err == nil && (user != g.User || n != g.Amount) {
-		refused = hongbao.Errorf(hongbao.ClassConflict, "packet %d of campaign %s was booked for another user or amount than "+
-			"that of grant %s", g.Packet, g.Campaign, g.EventID())
+		refused = hongbao.Errorf(hongbao.ClassConflict, "packet %d of campaign %s was booked for another user or amount "+
+			"than that of grant %s", g.Packet, g.Campaign, g.EventID())
 	}
 	return refused, err
 }

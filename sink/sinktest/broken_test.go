@@ -78,10 +78,11 @@ var mistakes = []mistake{
 	{"only the errors are returned", "a refused grant", "errors for 9 grants", around((*memory).onlyErrors)},
 	{"one error stands for the batch", "a refused grant", "the target accepts it, and refuses only number",
 		around((*memory).oneForAll)},
-	{"the error is at the wrong place", "a refused grant", "the target accepts it, and refuses only number", around((*memory).shifted)},
+	{"the error is at the wrong place", "a refused grant", "the target accepts it, and refuses only number",
+		around((*memory).shifted)},
 	{"a refused grant is an outage", "a refused grant", "needs class Permanent or Conflict",
 		unless(errRefused, hongbao.Outagef(hongbao.ClassTransient, "refused"))},
-	{"a refused grant is tried for ever", "a refused grant", "is refused for good: return class Permanent or Conflict",
+	{"a refused grant is tried again and again", "a refused grant", "is refused for good: return class Permanent",
 		unless(errRefused, hongbao.Errorf(hongbao.ClassTransient, "refused"))},
 	{"a refused grant is skipped", "a refused grant alone", "nobody would look at it", unless(errRefused, nil)},
 	{"a refused grant stops the shard", "a refused grant alone", "stops the shard",
@@ -91,20 +92,13 @@ var mistakes = []mistake{
 	{"the end of the context is Permanent", "a context that is over", "becomes a dead letter",
 		around((*memory).permanentWhenOver)},
 	{"the rest is done when the context ends", "a context that ends in the middle", "reported as done, and has no effect",
-		in(func(m *memory) {
-			m.classify = func(err error) error {
-				if errors.Is(err, context.DeadlineExceeded) {
-					return nil
-				}
-				return classify(err)
-			}
-		})},
+		around((*memory).stopsSilently)},
 	{"a dead worker's claim stays", "workers that die", "claim of a dead worker must end", in(claims)},
 	{"an outage is done", "an outage", "reported as done while the target is down", unless(errDown, nil)},
 	{"an outage has no Outage", "an outage", "return hongbao.Outagef",
 		unless(errDown, hongbao.Errorf(hongbao.ClassTransient, "down"))},
 	{"an outage only waits", "an outage", "and all others wait", unless(errDown, hongbao.Waitingf("down"))},
-	{"an outage is waited for in the call", "an outage", "has not returned", in(waitsForEver)},
+	{"an outage is waited for in the call", "an outage", "has not returned", in(waitsPermanently)},
 	{"an outage is Broken", "an outage in the middle", "stops the shard", unless(errDown,
 		hongbao.Errorf(hongbao.ClassBroken, "down"))},
 	{"a lost request is done", "a lost request", "reported as done, and has no effect", unless(errLost, nil)},

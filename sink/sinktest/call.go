@@ -85,9 +85,13 @@ func (r *run) usual(h hongbao.Handler, n int) time.Duration {
 	r.deliver(h, r.batch(0, n)) // the first call of a process may open connections
 	ctx, cancel := r.context()
 	defer cancel()
-	c := r.start(ctx, h, r.batch(0, n))
-	r.wait(c)
-	return c.took
+	least := r.Patience
+	for range 3 { // the machine may be busy during one of them
+		c := r.start(ctx, h, r.batch(0, n))
+		r.wait(c)
+		least = min(least, c.took)
+	}
+	return least
 }
 
 // kind is what a consumer does with a result.

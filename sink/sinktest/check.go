@@ -52,7 +52,8 @@ func (r *run) aside(grants []hongbao.Grant) []bool {
 	}
 	list := r.Aside(r.TB, grants)
 	if len(list) != len(grants) {
-		r.Fatalf("case %q: Aside returned %d results for %d grants: return one for each grant", r.name, len(list), len(grants))
+		r.Fatalf("case %q: Aside returned %d results for %d grants: return one for each grant", r.name, len(list),
+			len(grants))
 	}
 	return list
 }
@@ -108,8 +109,8 @@ func (r *run) wantTruth(grants []hongbao.Grant, errs []error) {
 	for i, n := range r.effects(grants) {
 		switch {
 		case n > 1:
-			p.add(&grants[i], "had its effect %d times, want at most once: store the effect together with an id of campaign and "+
-				"packet that is unique at the target", n)
+			p.add(&grants[i], "had its effect %d times, want at most once: store the effect together with an id of campaign "+
+				"and packet that is unique at the target", n)
 		case n == 0 && errs[i] == nil && !aside[i]:
 			p.add(&grants[i], "is reported as done, and has no effect at the target: return nil only after the target has "+
 				"confirmed the effect")

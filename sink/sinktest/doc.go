@@ -1,9 +1,9 @@
 // Package sinktest is the suite that any sink must pass: any hongbao.Handler that delivers grants to some system.
 //
-// A sink gets each grant at least once, from any worker, and often again. The suite delivers grants as workers do in bad
-// weather: the same batch again, two workers at once, outages, contexts that end, workers that die. After each of these
-// every grant must have had its effect exactly once. The suite also checks that the errors say the truth. A nil is a
-// promise that the effect is there. An outage must look like one, or good grants become dead letters.
+// A sink gets each grant at least once, from any worker, and often again. The suite delivers grants as workers do in
+// bad weather: the same batch again, two workers at once, outages, contexts that end, workers that die. After each of
+// these every grant must have had its effect exactly once. The suite also checks that the errors say the truth. A nil
+// is a promise that the effect is there. An outage must look like one, or good grants become dead letters.
 //
 // One function runs it:
 //

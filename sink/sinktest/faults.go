@@ -94,16 +94,16 @@ func (r *run) wantOutage(grants []hongbao.Grant, errs []error) {
 			outages++
 		case waiting:
 		case done:
-			p.add(&grants[i], "is reported as done while the target is down: return nil only after the target has confirmed the "+
-				"effect")
+			p.add(&grants[i], "is reported as done while the target is down: return nil only after the target has confirmed "+
+				"the effect")
 		case final, stops, counted:
 			p.add(&grants[i], "fails because the target is down: return hongbao.Outagef, so that it loses no attempt. %s",
 				describe(err))
 		}
 	}
 	if outages == 0 && p.count == 0 {
-		p.add(&grants[0], "and all others wait, while the target is down: return hongbao.Outagef, so that the shard waits and "+
-			"an operator sees why. %s", describe(errs[0]))
+		p.add(&grants[0], "and all others wait, while the target is down: return hongbao.Outagef, so that the shard waits "+
+			"and an operator sees why. %s", describe(errs[0]))
 	}
 	p.end()
 }

@@ -126,6 +126,20 @@ func (m *memory) permanentWhenOver(ctx context.Context, b hongbao.Batch) []error
 	return m.Handle(ctx, b)
 }
 
+// stopsSilently ends with the context, and returns nil for the grants that it has not booked.
+func (m *memory) stopsSilently(ctx context.Context, b hongbao.Batch) []error {
+	if ctx.Err() != nil {
+		return m.Handle(ctx, b)
+	}
+	errs := m.Handle(ctx, b)
+	for i := range errs {
+		if ctx.Err() != nil && errors.Is(errs[i], ctx.Err()) {
+			errs[i] = nil
+		}
+	}
+	return errs
+}
+
 func (m *memory) onlyErrors(ctx context.Context, b hongbao.Batch) []error {
 	return slices.DeleteFunc(m.Handle(ctx, b), func(err error) bool { return err == nil })
 }
@@ -175,8 +189,8 @@ func claims(m *memory) {
 
 var errClaimed = errors.New("another worker has claimed the id")
 
-// waitsForEver waits until the target is up, and does not look at the context.
-func waitsForEver(m *memory) {
+// waitsPermanently waits until the target is up, and does not look at the context.
+func waitsPermanently(m *memory) {
 	book := m.book
 	m.book = func(ctx context.Context, id string, g hongbao.Grant) error {
 		for {

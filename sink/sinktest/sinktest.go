@@ -9,8 +9,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Run runs all cases, each as a subtest. It calls open once for each case. The subjects may share a target: no case uses
-// the grants of another one. The cases run one after the other.
+// Run runs all cases, each as a subtest, one after the other. It calls open once for each case. The subjects may share
+// a target: no case uses the grants of another one.
 func Run(t *testing.T, open func(t testing.TB) Subject) {
 	t.Helper()
 	for _, c := range cases {
@@ -135,7 +135,8 @@ func (r *run) context() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(r.Context(), r.Patience)
 }
 
-// moment returns a random time in which something can happen during a call that usually takes the time usual.
+// moment returns a random time after which something happens in a call that usually takes the time usual. Short times
+// are more frequent: an outage or the end of a context must often come before the end of the call.
 func moment(usual time.Duration) time.Duration {
-	return rand.N(usual+usual/2) + 1
+	return rand.N(usual+usual/2)>>rand.N(3) + 1
 }

@@ -143,13 +143,12 @@ func TestMissingHooks(t *testing.T) {
 func TestWrongSubject(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(s *Subject){
-		"Subject needs Open and Effects":   func(s *Subject) { s.Effects = nil },
-		"Open returned nil":                func(s *Subject) { s.Open = func(testing.TB) hongbao.Handler { return nil } },
-		"Effects returned 0 numbers":       func(s *Subject) { s.Effects = func(testing.TB, []hongbao.Grant) []int { return nil } },
-		"Grants returned 0 grants for 20":  func(s *Subject) { s.Grants = func(testing.TB, int, int) []hongbao.Grant { return nil } },
-		"return grants of the shard":       func(s *Subject) { s.Grants = ofShard(7) },
-		"return one for each grant":        func(s *Subject) { s.Effects = func(testing.TB, []hongbao.Grant) []int { return nil } },
-		"has no effect at the target: ret": func(s *Subject) { s.Effects = none },
+		"Subject needs Open and Effects":  func(s *Subject) { s.Effects = nil },
+		"Open returned nil":               func(s *Subject) { s.Open = noHandler },
+		"Effects returned 0 numbers":      func(s *Subject) { s.Effects = noNumbers },
+		"Grants returned 0 grants for 20": func(s *Subject) { s.Grants = noGrants },
+		"return grants of the shard":      func(s *Subject) { s.Grants = ofShard(7) },
+		"has no effect at the target":     func(s *Subject) { s.Effects = none },
 	} {
 		s := newTarget().subject(correct)
 		change(&s)
@@ -159,6 +158,12 @@ func TestWrongSubject(t *testing.T) {
 		}
 	}
 }
+
+func noHandler(testing.TB) hongbao.Handler { return nil }
+
+func noNumbers(testing.TB, []hongbao.Grant) []int { return nil }
+
+func noGrants(testing.TB, int, int) []hongbao.Grant { return nil }
 
 func none(_ testing.TB, grants []hongbao.Grant) []int { return make([]int, len(grants)) }
 

@@ -82,8 +82,8 @@ func (s *Subject) prepare(t testing.TB) {
 	}
 }
 
-// maker makes grants of new campaigns. Seqs are the same on each shard, and packets the same in each campaign. So a sink
-// that takes one of them alone for an id has too few effects.
+// maker makes grants of new campaigns. Seqs are the same on each shard, and packets the same in each campaign. So a
+// sink that takes one of them alone for an id has too few effects.
 type maker struct {
 	name string
 	last map[int]int64 // by shard: the last seq

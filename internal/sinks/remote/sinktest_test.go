@@ -58,7 +58,8 @@ type subject struct {
 
 func newSubject(t testing.TB, kind func(*Config)) *subject {
 	t.Helper()
-	s := &subject{kind: kind, bank: newBank(t), ledger: newBooks(), seqs: map[int]int64{}, address: "127.0.0.1:0", lost: -1}
+	s := &subject{kind: kind, bank: newBank(t), ledger: newBooks(), seqs: map[int]int64{}, address: "127.0.0.1:0",
+		lost: -1}
 	s.bank.refusesEach = true
 	s.up(t)
 	t.Cleanup(func() { s.end(t) })
