@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 // real returns a bench with an Apache Kafka broker and no in-process broker.
-func real(t *testing.T, b *testkit.KafkaBroker) *bench {
+func real(t testing.TB, b *testkit.KafkaBroker) *bench {
 	t.Helper()
 	cfg := testConfig(b.Addr)
 	cfg.Topic = b.Topic(t, 2, nil)

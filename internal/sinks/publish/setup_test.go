@@ -45,7 +45,7 @@ type bench struct {
 	store  *store
 }
 
-func setup(t *testing.T, options ...kfake.Opt) *bench {
+func setup(t testing.TB, options ...kfake.Opt) *bench {
 	t.Helper()
 	options = append([]kfake.Opt{kfake.NumBrokers(1), kfake.SeedTopics(2, testTopic)}, options...)
 	c, err := kfake.NewCluster(options...)

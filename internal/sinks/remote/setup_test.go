@@ -49,6 +49,7 @@ type bank struct {
 	notIdempotent bool        // has no idempotency: books every request
 	failsQueries  atomic.Bool // answers queries with 500
 	refused       map[string]int
+	refusesEach   bool // of a batch, only the credits of refused accounts fail
 }
 
 // patient limits how long a test waits for an expected state. tick is the interval between checks.
@@ -57,7 +58,7 @@ const (
 	tick    = 5 * time.Millisecond
 )
 
-func newBank(t *testing.T) *bank {
+func newBank(t testing.TB) *bank {
 	t.Helper()
 	b := &bank{booked: map[string][]credit{}, posts: map[string]int{}}
 	mux := http.NewServeMux()
@@ -129,7 +130,7 @@ func (b *bank) batch(w http.ResponseWriter, r *http.Request) {
 	answer, refused := b.answer, b.refused
 	b.mu.Unlock()
 	for _, c := range in.Credits { // one refused account makes the whole batch fail
-		if refused[c.Account] != 0 {
+		if refused[c.Account] != 0 && !b.refusesEach {
 			w.WriteHeader(refused[c.Account])
 			return
 		}
@@ -140,6 +141,10 @@ func (b *bank) batch(w http.ResponseWriter, r *http.Request) {
 	}
 	var results []map[string]any
 	for _, c := range in.Credits {
+		if status := refused[c.Account]; status != 0 {
+			results = append(results, map[string]any{"status": status, "reference": c.Reference, "code": "account_invalid"})
+			continue
+		}
 		c = b.book(c)
 		results = append(results, map[string]any{"status": 201, "reference": c.Reference, "account": c.Account,
 			"currency": c.Currency, "amount": c.Amount})
