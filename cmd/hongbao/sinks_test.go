@@ -96,7 +96,9 @@ func TestSinkListSaysWhyASinkIsDown(t *testing.T) {
 	require.Equal(t, 100, d.crowdOf("rain", 0, 100))
 	d.quiet()
 	require.Equal(t, app.SinkWorking, d.sinkState("kafka").State)
-	is := func(state app.SinkState) func() bool { return func() bool { return d.sinkState("kafka").State == state } }
+	is := func(state app.SinkState) func() bool {
+		return func() bool { return d.sinkState("kafka").State == state }
+	}
 	for round := range 2 {
 		require.NoError(t, broker.Kill())
 		killed := time.Now()

@@ -31,7 +31,7 @@ func (all sinkWorkers) reportDown(ctx context.Context) error {
 	defer cancel()
 	for i, w := range all {
 		if err := reported[i].step(ctx, w.process.Store(), w.config.Group, nil); err != nil {
-			return nil //nolint:nilerr // Redis does not answer, and the report expires
+			return nil // Redis does not answer, and the report expires
 		}
 	}
 	return nil
