@@ -28,14 +28,14 @@ func TestSink(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &settled{lost: -1, seqs: map[int]int64{}}
+			s := &settled{seqs: map[int]int64{}}
 			s.proxy, s.config = connect(t)
 			s.reader = open(t, s.config)
 			s.Store = s.reader.store
 			sinktest.Run(t, func(t testing.TB) sinktest.Subject {
 				s.newCampaign(t)
 				return sinktest.Subject{Open: s.open, Effects: s.effects, Aside: s.aside, Grants: s.grants, Poison: poison,
-					Down: s.down, Lose: s.lose}
+					Down: s.down, Lose: s.loss.Lose}
 			})
 			differences, err := s.reader.CheckConservation(t.Context())
 			require.NoError(t, err)
@@ -54,11 +54,10 @@ type settled struct {
 	campaign string
 	packet   int64         // the last one that was granted
 	seqs     map[int]int64 // by shard: the last one
+	loss     testkit.Loss  // of transactions
 
 	mu     sync.Mutex
 	isDown bool
-	lost   int  // the index of the transaction that breaks, among the next ones; below 0: none
-	after  bool // it breaks after COMMIT
 }
 
 const sinkPackets = 2_000
@@ -86,14 +85,14 @@ func (s *settled) open(t testing.TB) hongbao.Handler {
 // around runs a transaction, unless the database is down or the request is lost.
 func (s *settled) around(run func() error) error {
 	s.mu.Lock()
-	breaks, after, isDown := s.lost == 0, s.after, s.isDown
-	s.lost--
+	isDown := s.isDown
 	s.mu.Unlock()
-	if isDown || breaks && !after {
+	request, answer := s.loss.Step()
+	if isDown || request {
 		return hongbao.Outagef(hongbao.ClassTransient, "no connection")
 	}
 	err := run()
-	if breaks && err == nil {
+	if answer && err == nil {
 		return hongbao.Outagef(hongbao.ClassUnknown, "the answer is lost")
 	}
 	return err
@@ -113,19 +112,6 @@ func (s *settled) down(_ testing.TB, down bool) {
 	s.mu.Unlock()
 	if down && s.proxy != nil {
 		s.proxy.CutAll()
-	}
-}
-
-func (s *settled) lose(_ testing.TB, n int, answer bool) (happened func() bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lost, s.after = n, answer
-	return func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		was := s.lost < 0
-		s.lost = -1
-		return was
 	}
 }
 

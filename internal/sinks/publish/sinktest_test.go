@@ -36,13 +36,13 @@ func TestKafkaSink(t *testing.T) {
 func newSubject(t testing.TB, b *bench) sinktest.Subject {
 	t.Helper()
 	b.cfg.AttemptTime, b.cfg.RequestTimeout = 2*time.Second, 2*time.Second
-	s := &subject{bench: b, lost: -1, next: make([]int64, b.cfg.Partitions), records: map[string]int{}}
+	s := &subject{bench: b, next: make([]int64, b.cfg.Partitions), records: map[string]int{}}
 	b.store.fault = s.fault
 	var err error
 	s.probe, err = New(b.cfg, newStore(), newStore())
 	require.NoError(t, err)
 	t.Cleanup(s.probe.Close)
-	return sinktest.Subject{Open: s.open, Effects: s.effects, Grants: s.grants, Poison: poison, Down: s.down, Lose: s.lose,
+	return sinktest.Subject{Open: s.open, Effects: s.effects, Grants: s.grants, Poison: poison, Down: s.down, Lose: s.loss.Lose,
 		ByEvent: true}
 }
 
@@ -52,25 +52,15 @@ type subject struct {
 	probe   *Publisher
 	next    []int64        // by partition: the first offset that was not read yet
 	records map[string]int // by event, packet and user
+	loss    testkit.Loss
 
 	mu     sync.Mutex
 	isDown bool
-	lost   int  // the index of the request that breaks, among the next ones; below 0: none
-	after  bool // it breaks after it was done
-}
-
-// step returns whether the next request is lost, and whether its answer is.
-func (s *subject) step() (request, answer bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	breaks := s.lost == 0
-	s.lost--
-	return breaks && !s.after, breaks && s.after
 }
 
 // fault is the fault of the store of claims, which stays up while the brokers are down.
 func (s *subject) fault(string) (before, after error) {
-	request, answer := s.step()
+	request, answer := s.loss.Step()
 	if request {
 		before = hongbao.Outagef(hongbao.ClassTransient, "no connection to the claims")
 	}
@@ -96,7 +86,7 @@ func (f flaky) RoundTrip(ctx context.Context, addr net.Addr, req kafka.Request) 
 	if _, produces := req.(*rawproduce.Request); !produces {
 		return f.inner.RoundTrip(ctx, addr, req)
 	}
-	request, answer := f.step()
+	request, answer := f.loss.Step()
 	if request {
 		return nil, errWire
 	}
@@ -120,19 +110,6 @@ func (s *subject) down(_ testing.TB, down bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.isDown = down
-}
-
-func (s *subject) lose(_ testing.TB, n int, answer bool) (happened func() bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lost, s.after = n, answer
-	return func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		was := s.lost < 0
-		s.lost = -1
-		return was
-	}
 }
 
 func unit(g *hongbao.Grant) string {

@@ -8,12 +8,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/sink/sinktest"
 )
 
@@ -33,7 +33,7 @@ func TestSink(t *testing.T) {
 				kind(&cfg)
 				s := newSubject(t, kind)
 				return sinktest.Subject{Open: s.open, Effects: s.effects, Grants: s.grants, Poison: s.poison, Down: s.down,
-					Lose: s.lose, Expire: func(testing.TB) { s.ledger.died() }, MayDoubt: !cfg.idempotent()}
+					Lose: s.loss.Lose, Expire: func(testing.TB) { s.ledger.died() }, MayDoubt: !cfg.idempotent()}
 			})
 		})
 	}
@@ -50,16 +50,12 @@ type subject struct {
 	address string
 	server  *http.Server
 	served  chan error
-
-	mu    sync.Mutex
-	lost  int  // the index of the request that breaks, among the next ones; below 0: none
-	after bool // it breaks after the bank has done it
+	loss    testkit.Loss
 }
 
 func newSubject(t testing.TB, kind func(*Config)) *subject {
 	t.Helper()
-	s := &subject{kind: kind, bank: newBank(t), ledger: newBooks(), seqs: map[int]int64{}, address: "127.0.0.1:0",
-		lost: -1}
+	s := &subject{kind: kind, bank: newBank(t), ledger: newBooks(), seqs: map[int]int64{}, address: "127.0.0.1:0"}
 	s.bank.refusesEach = true
 	s.up(t)
 	t.Cleanup(func() { s.end(t) })
@@ -96,31 +92,15 @@ func (s *subject) down(t testing.TB, down bool) {
 }
 
 func (s *subject) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	s.mu.Lock()
-	breaks, after := s.lost == 0, s.after
-	s.lost--
-	s.mu.Unlock()
-	if breaks && !after {
+	request, answer := s.loss.Step()
+	if request {
 		panic(http.ErrAbortHandler)
 	}
-	if breaks {
+	if answer {
 		s.bank.Config.Handler.ServeHTTP(httptest.NewRecorder(), req)
 		panic(http.ErrAbortHandler)
 	}
 	s.bank.Config.Handler.ServeHTTP(w, req)
-}
-
-func (s *subject) lose(_ testing.TB, n int, answer bool) (happened func() bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lost, s.after = n, answer
-	return func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		was := s.lost < 0
-		s.lost = -1
-		return was
-	}
 }
 
 func (s *subject) open(t testing.TB) hongbao.Handler {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/sink/sinktest"
 )
 
@@ -23,26 +24,25 @@ func TestSink(t *testing.T) {
 	t.Parallel()
 	sinktest.Run(t, func(t testing.TB) sinktest.Subject {
 		e := newEndpoint(t)
-		return sinktest.Subject{Open: e.open, Effects: e.effects, Poison: e.poison, Down: e.down, Lose: e.lose}
+		return sinktest.Subject{Open: e.open, Effects: e.effects, Poison: e.poison, Down: e.down, Lose: e.loss.Lose}
 	})
 }
 
 // endpoint is a receiver as docs/webhooks.md wants it: it applies the event of an id once, for the id's first user.
 type endpoint struct {
 	server *httptest.Server
+	loss   testkit.Loss
 
 	mu      sync.Mutex
 	users   map[string]string // by id: the user whose event had its effect
 	applied map[string]int    // by campaign, packet and user: how often an event had its effect
 	refused map[string]bool   // by id
 	isDown  bool
-	lost    int  // the index of the request that breaks, among the next ones; below 0: none
-	after   bool // it breaks after its effect
 }
 
 func newEndpoint(t testing.TB) *endpoint {
 	t.Helper()
-	e := &endpoint{users: map[string]string{}, applied: map[string]int{}, refused: map[string]bool{}, lost: -1}
+	e := &endpoint{users: map[string]string{}, applied: map[string]int{}, refused: map[string]bool{}}
 	e.server = httptest.NewUnstartedServer(e)
 	e.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	e.server.Start()
@@ -57,13 +57,12 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	breaks := e.lost == 0
-	e.lost--
-	if e.isDown || breaks && !e.after {
+	request, answer := e.loss.Step()
+	if e.isDown || request {
 		panic(http.ErrAbortHandler)
 	}
 	status := e.apply(req.Header.Get("Webhook-Id"), &event.Data)
-	if breaks {
+	if answer {
 		panic(http.ErrAbortHandler)
 	}
 	w.WriteHeader(status)
@@ -124,18 +123,5 @@ func (e *endpoint) down(_ testing.TB, down bool) {
 	e.mu.Unlock()
 	if down {
 		e.server.CloseClientConnections()
-	}
-}
-
-func (e *endpoint) lose(_ testing.TB, n int, answer bool) (happened func() bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.lost, e.after = n, answer
-	return func() bool {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		was := e.lost < 0
-		e.lost = -1
-		return was
 	}
 }
