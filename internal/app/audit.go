@@ -199,7 +199,7 @@ func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, err
 			return nil, err
 		}
 	}
-	cfg.Unread = slices.DeleteFunc(slices.Clone(a.Config.Deployment.Sinks), func(sink string) bool { return !a.Config.IsWebhook(sink) })
+	cfg.Unread = a.Config.WebhookSinks()
 	auditing := a.progress("audit", 0)
 	defer auditing.end()
 	cfg.Step = func(what string) { auditing.step("audit: " + what) }

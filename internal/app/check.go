@@ -21,10 +21,8 @@ func (a *App) Check(ctx context.Context) ([]string, error) {
 		{"ledger", configs.SinkBalance, a.ledger.Ready},
 		{"topic", configs.SinkKafka, a.publishable},
 	}
-	for _, sink := range a.Config.Deployment.Sinks {
-		if a.Config.IsWebhook(sink) {
-			checks = append(checks, serverCheck{"webhook " + sink, sink, func(context.Context) error { return a.checkWebhook(sink) }})
-		}
+	for _, sink := range a.Config.WebhookSinks() {
+		checks = append(checks, serverCheck{"webhook " + sink, sink, func(context.Context) error { return a.checkWebhook(sink) }})
 	}
 	right := []string{}
 	var errs []error

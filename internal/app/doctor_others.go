@@ -28,10 +28,7 @@ func (a *App) examineRemote(ctx context.Context, p *part) {
 
 // examineWebhooks checks the settings of each webhook, and that its receiver can be reached. It posts nothing.
 func (a *App) examineWebhooks(ctx context.Context, p *part) {
-	for _, sink := range a.Config.Deployment.Sinks {
-		if !a.Config.IsWebhook(sink) {
-			continue
-		}
+	for _, sink := range a.Config.WebhookSinks() {
 		h, err := a.newWebhook(sink)
 		if p.wrong(err) {
 			continue

@@ -13,6 +13,11 @@ import (
 // IsWebhook reports whether a sink of deployment.sinks is a webhook.
 func (c *Config) IsWebhook(sink string) bool { return c.has(sink) && c.Webhooks[sink] != nil }
 
+// WebhookSinks returns the webhooks of deployment.sinks, in their order there.
+func (c *Config) WebhookSinks() []string {
+	return slices.DeleteFunc(slices.Clone(c.Deployment.Sinks), func(sink string) bool { return !c.IsWebhook(sink) })
+}
+
 // WebhookSecretEnv returns the variable of a webhook's secret.
 func WebhookSecretEnv(sink string) string { return find(webhooks + "." + sink + ".secret").Env() }
 
