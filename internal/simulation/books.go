@@ -105,13 +105,6 @@ func (w *world) unlessLate(campaign string, err error) error {
 	return err
 }
 
-// endedBeforeLoss reports whether a person has ended the campaign while users grabbed, and Redis has lost it since. No stub
-// replaces such a campaign, so a process that saw it open answers frozen until it restarts.
-func (w *world) endedBeforeLoss(campaign string) bool {
-	ended := slices.ContainsFunc(w.plan.Deeds, func(d Deed) bool { return d.What == EndEarly && d.Who == campaign })
-	return ended && !slices.ContainsFunc(w.redis.Keys(), func(key string) bool { return strings.HasSuffix(key, ":c:"+campaign) })
-}
-
 // trapTime is how long a LedgerReadOnly waits for the transaction in which it begins.
 const trapTime = 3 * time.Second
 

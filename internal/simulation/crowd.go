@@ -67,10 +67,6 @@ func (w *world) grab(ctx context.Context, r *rand.Rand, g *hongbao.Grab) {
 	if paused { // Redis may have lost the resume, and the person repeats it at the end
 		return
 	}
-	if w.endedBeforeLoss(g.Campaign) {
-		w.cover.note("grab", "frozen: the campaign was refunded, and then lost")
-		return
-	}
 	w.note("user %s gave up %s", g.User, g.RequestID)
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -34,6 +34,8 @@ type LostCampaign struct {
 	LoadedAmount  hongbao.Amount
 	Granted       int64
 	GrantedAmount hongbao.Amount
+	// Places is the number of the campaign's shards. It is needed only if no stub of the campaign exists yet.
+	Places int
 }
 
 // EndLost ends a frozen or missing campaign in Redis, after the ledger has refunded it. A repeated call changes
@@ -46,7 +48,8 @@ func (k *Shard) EndLost(ctx context.Context, c *LostCampaign) error {
 	keys := append([]string{k.Keys.Campaign(c.ID), k.Keys.Refunded(), k.Keys.Withheld(c.ID)},
 		k.Keys.Stocks(c.ID, generations)...)
 	reply, err := k.run(ctx, endLostScript, keys,
-		[]any{c.ID, c.Packets, int64(c.Total), c.Loaded, int64(c.LoadedAmount), c.Granted, int64(c.GrantedAmount)})
+		[]any{c.ID, c.Packets, int64(c.Total), c.Loaded, int64(c.LoadedAmount), c.Granted, int64(c.GrantedAmount),
+			max(c.Places, 1)})
 	if err != nil {
 		return err
 	}

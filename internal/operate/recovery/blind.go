@@ -123,7 +123,7 @@ func (r *Recoverer) KeepOpening(ctx context.Context, shard int) error {
 		}
 		v := &ShardReport{Shard: shard, Redis: z.Seq, Seen: z.Seen.Seq, SeenIn: z.Seen.Epoch, Opening: z.Epoch, Topic: -1,
 			Epoch: max(z.Epoch, 0), Unrecorded: list, state: z, dealt: map[string]int64{}, silent: map[int]bool{},
-			here: map[string]here{}}
+			here: map[string]here{}, ended: map[string]*store.LostCampaign{}}
 		return r.keepOpening(ctx, k, v, text)
 	})
 	return err

@@ -124,6 +124,70 @@ func TestLostCampaignEnds(t *testing.T) {
 	require.Equal(t, []any{"", ""}, []any{at.Redis.State, at.Next("")})
 }
 
+// closeAndRefund closes a campaign whose grants the ledger has, and refunds it.
+func (w *world) closeAndRefund(t *testing.T, id string, places []*store.Shard) {
+	t.Helper()
+	require.NoError(t, w.ledger.BeginClose(t.Context(), id))
+	c, _, err := w.ledger.Campaign(t.Context(), id)
+	require.NoError(t, err)
+	var closes []stream.Entry
+	for _, k := range places {
+		e, err := k.Close(t.Context(), id, true, c.Packets)
+		require.NoError(t, err)
+		closes = append(closes, e)
+	}
+	_, err = w.ledger.Refund(t.Context(), closes, 0)
+	require.NoError(t, err)
+	for _, k := range places {
+		_, err := k.Refunded(t.Context(), id)
+		require.NoError(t, err)
+	}
+}
+
+// A person closes and refunds a campaign, then Redis loses everything. The acceptance writes a stub of the campaign,
+// so that a process that saw it open answers ended. The stub leaves Redis after the grace.
+func TestRefundedCampaignIsLost(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name            string
+		grabbed, places int
+	}{
+		{"one shard, no grants", 0, 1}, {"one shard, some grants", 10, 1}, {"one of two shards is lost", 0, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := setupOf(t, c.places)
+			lost := id
+			if c.places > 1 {
+				lost = w.idAt(0)
+				w.fundOver(t, lost, 0, c.places)
+			}
+			places := w.store.Places(lost, c.places)
+			if c.grabbed > 0 {
+				w.grab(t, w.rdb, c.grabbed)
+				w.settle(t)
+			}
+			w.closeAndRefund(t, lost, places)
+			w.loses(t, places[0])
+			w.accepts(t)
+
+			answers, err := places[0].Grab(t.Context(), storetest.Call(lost, "u/r"), nil)
+			require.NoError(t, err)
+			require.Equal(t, hongbao.OutcomeEnded, answers[0].Outcome)
+			known, err := w.store.Campaign(lost).Places(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, places, known)
+			stub, err := places[0].CampaignFields(t.Context(), lost)
+			require.NoError(t, err)
+			require.True(t, stub.Lost)
+			require.EqualValues(t, c.grabbed, stub.Granted)
+			left, err := places[0].PurgeCampaign(t.Context(), lost, 0)
+			require.NoError(t, err)
+			require.Zero(t, left)
+		})
+	}
+}
+
 // Redis has lost only the last grants of a campaign. The refund is refused until the ledger has settled the grants that
 // Redis still has.
 func TestRolledBackCampaignEnds(t *testing.T) {

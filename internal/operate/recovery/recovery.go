@@ -357,7 +357,8 @@ func (r *Recoverer) open(ctx context.Context, v *ShardReport, decision *ledger.A
 	return r.reopen(ctx, v, again)
 }
 
-// reopen opens the shard in Redis. It notes the first seq after the opening just before: if Redis loses the opening,
+// reopen opens the shard in Redis, and writes stubs for the refunded campaigns that the shard has lost, so that grabs
+// answer ended. It notes the first seq after the opening just before: if Redis loses the opening,
 // the next recoverer knows which seqs it skipped.
 func (r *Recoverer) reopen(ctx context.Context, v *ShardReport, o *store.Reopening) error {
 	if v.attempt.Epoch > 0 {
@@ -370,5 +371,14 @@ func (r *Recoverer) reopen(ctx context.Context, v *ShardReport, o *store.Reopeni
 	if err == nil && !opened {
 		err = hongbao.Errorf(hongbao.ClassTransient, "shard %d changed meanwhile; the worker tries again", v.Shard)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	for id, c := range v.ended {
+		if err := r.cfg.Store.Shard(v.Shard).EndLost(ctx, c); err != nil { // the shard is open even without the stub
+			r.cfg.Log.Warn("a campaign that was refunded before Redis lost it has no stub: processes that saw it open answer "+
+				"frozen until they restart", zap.String("campaign", id), zap.Error(err))
+		}
+	}
+	return nil
 }

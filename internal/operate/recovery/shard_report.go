@@ -45,8 +45,9 @@ type ShardReport struct {
 	// Unrecorded has earlier openings that the ledger does not know yet.
 	Unrecorded []store.Unrecorded `json:"unrecorded,omitempty"`
 
-	here   map[string]here // the ledger's campaigns that Redis has on this shard
-	broken []string        // why campaigns stay in doubt even if all lost events are restored
+	here   map[string]here                // the ledger's campaigns that Redis has on this shard
+	ended  map[string]*store.LostCampaign // refunded campaigns that Redis has lost, or removed after their grace
+	broken []string                       // why campaigns stay in doubt even if all lost events are restored
 
 	attempt store.Attempt // the attempt that restores the shard; zero if there is none
 	noted   []Restored    // the ledger's notes of the shard's openings, newest first
@@ -132,7 +133,7 @@ func (r *Recoverer) report(ctx context.Context, shard int, f *facts) (*ShardRepo
 	}
 	v := &ShardReport{Shard: shard, Frozen: z.Frozen, For: z.Since, Redis: z.Seq, Seen: z.Seen.Seq, SeenIn: z.Seen.Epoch,
 		Late: z.Late, Topic: -1, Epoch: max(z.Epoch, z.Seen.Epoch, 0), Opening: z.Epoch, state: z, dealt: map[string]int64{},
-		silent: map[int]bool{}, here: map[string]here{}}
+		silent: map[int]bool{}, here: map[string]here{}, ended: map[string]*store.LostCampaign{}}
 	if v.Unrecorded, _, err = k.Unrecorded(ctx); err != nil || !z.Frozen {
 		return v, err
 	}
@@ -263,6 +264,9 @@ func (r *Recoverer) askCampaign(ctx context.Context, v *ShardReport, c *ledger.S
 	case why != "":
 		v.Campaigns = append(v.Campaigns, Doubt{Campaign: id, Missing: missing, Why: why, places: c.Spec.Places()})
 		return nil
+	case c.State == ledger.StateRefunded && missing && time.Since(c.Closing) < endedFor:
+		v.ended[id] = ended(c)
+		return nil
 	case c.State == ledger.StateRefunded:
 		return nil
 	}
@@ -273,6 +277,19 @@ func (r *Recoverer) askCampaign(ctx context.Context, v *ShardReport, c *ledger.S
 		v.dealt[id] = dealt
 	}
 	return nil
+}
+
+// endedFor limits the refunded campaigns that get a stub when a shard opens without them: their close began within this
+// time. Later no process can have seen them open.
+const endedFor = 24 * time.Hour
+
+// ended returns what the stub of a refunded campaign shall report.
+func ended(c *ledger.StoredCampaign) *store.LostCampaign {
+	out := &store.LostCampaign{ID: c.Spec.ID, Packets: c.Packets, Total: c.Funded, Places: c.Spec.Places()}
+	if out.Places == 1 { // otherwise the counts of this place are unknown
+		out.Loaded, out.LoadedAmount, out.Granted, out.GrantedAmount = c.Packets, c.Funded, c.Grants, c.Granted
+	}
+	return out
 }
 
 // elsewhere returns why a campaign that the shard does not have can't simply be loaded; empty if it can. No place of a
