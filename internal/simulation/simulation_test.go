@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/cryptotest"
 	"testing/synctest"
@@ -42,6 +43,7 @@ type bench struct {
 	dog   *simulation.Watchdog
 	total simulation.Total
 	spent time.Duration // virtual
+	runs  atomic.Uint64 // the seed of the plan
 }
 
 func newBench(t *testing.T) *bench {
@@ -52,7 +54,8 @@ func newBench(t *testing.T) *bench {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	was := debug.SetGCPercent(-1) // a collection moves goroutines in the run queue
 	limit := debug.SetMemoryLimit(1 << 30)
-	b := &bench{t: t, dir: dir, dog: simulation.Watch(os.Stderr, func() { panic("virtual time stands") })}
+	b := &bench{t: t, dir: dir}
+	b.dog = simulation.Watch(os.Stderr, func() { panic(fmt.Sprintf("virtual time stands in seed %d", b.runs.Load())) })
 	t.Cleanup(func() {
 		debug.SetGCPercent(was)
 		debug.SetMemoryLimit(limit)
@@ -64,6 +67,7 @@ func newBench(t *testing.T) *bench {
 // run runs a plan in a bubble of its own.
 func (b *bench) run(p simulation.Plan, trace io.Writer, plant *judge.Plant) (r *simulation.Result) {
 	cryptotest.SetGlobalRandom(b.t, p.Seed)
+	b.runs.Store(p.Seed)
 	synctest.Test(b.t, func(*testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()

@@ -43,9 +43,13 @@ func Watch(w io.Writer, fail func()) *Watchdog {
 				continue
 			}
 			if time.Since(since) > standingWaits || processor()-worked > standingWorks {
+				fmt.Fprintf(w, "virtual time has stood for %s, of which this process worked %s; all stacks, three times:\n",
+					time.Since(since), processor()-worked)
 				buf := make([]byte, 64<<20)
-				fmt.Fprintf(w, "virtual time has stood for %s, of which this process worked %s; all stacks:\n%s\n",
-					time.Since(since), processor()-worked, buf[:runtime.Stack(buf, true)])
+				for range 3 { // what runs forever is in each of them
+					fmt.Fprintf(w, "%s\n\n\n", buf[:runtime.Stack(buf, true)])
+					<-tick.C
+				}
 				fail()
 				return
 			}
