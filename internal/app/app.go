@@ -39,7 +39,6 @@ type App struct {
 	founded   founding
 	mu        sync.Mutex // guards authority and closes
 
-	joined    sharedWaits         // readers of receipts that wait until these are durable
 	scans     *semaphore.Weighted // bounds how many trails of this process search all receipts at once
 	authority *access.Authority   // set by the first call of Authority
 	denials   access.Denials
@@ -144,6 +143,13 @@ func (a *App) loader() (*load.Loader, error) {
 	}
 	return load.New(a.store, cfg)
 }
+
+// maxScans bounds how many trails of this process may search all receipts or dead letters at the same time. Such a
+// search may read millions of them from Redis, and may find nothing.
+const maxScans = 2
+
+// Scans bounds how many trails of this process search all receipts or dead letters at the same time.
+func (a *App) Scans() *semaphore.Weighted { return a.scans }
 
 // Locks returns the deployment's locks.
 func (a *App) Locks() (*store.Locks, error) { return a.store.Locks(a.Config.LockConfig()) }

@@ -144,7 +144,7 @@ func (a *App) writeArchive(ctx context.Context, want *Archived, dir string) (sum
 	record := make([]string, len(archiveColumns))
 	var grants int64
 	var amount hongbao.Amount
-	writing := a.progress("writing the grants of "+want.Campaign, want.Grants)
+	writing := a.LongCall("writing the grants of "+want.Campaign, want.Grants)
 	defer writing.end()
 	err = a.ledger.EachGrant(ctx, want.Campaign, func(g hongbao.Grant) error {
 		if grants, amount = grants+1, amount+g.Amount; grants%1000 == 0 {

@@ -200,7 +200,7 @@ func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, err
 		}
 	}
 	cfg.Unread = a.Config.WebhookSinks()
-	auditing := a.progress("audit", 0)
+	auditing := a.LongCall("audit", 0)
 	defer auditing.end()
 	cfg.Step = func(what string) { auditing.step("audit: " + what) }
 	report, err := audit.Run(ctx, cfg, opts)

@@ -88,11 +88,18 @@ func TestOneFailureDoesNotStopTheNextSeal(t *testing.T) {
 	require.NoError(t, err)
 	report := &audit.Report{Verdict: audit.Agrees}
 	report.Campaigns = []audit.CampaignReport{{Campaign: "open", Sealable: true}, {Campaign: "over", Sealable: true}}
-	err = (&App{ledger: books}).Seal(t.Context(), report)
+	err = lone(books).Seal(t.Context(), report)
 	require.ErrorIs(t, err, ledger.ErrNotSealable)
 	require.False(t, report.Campaigns[0].Sealed)
 	require.True(t, report.Campaigns[1].Sealed, "the failure of one stops the sealing of the next")
 	totals, _, err := books.Totals(t.Context(), "over")
 	require.NoError(t, err)
 	require.True(t, totals.Sealed)
+}
+
+// lone returns an App with a ledger and nothing else.
+func lone(l *ledger.Ledger) *App {
+	a := &App{}
+	a.SetLedger(l)
+	return a
 }

@@ -2,33 +2,10 @@ package app
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
-
-// OpenBook opens the database of `hongbao balance`, which replaces the deployment's ledger. Call OpenBook before any
-// method that uses this database. Migrate creates the tables.
-func (a *App) OpenBook(ctx context.Context) error {
-	l, err := a.reachLedger(ctx)
-	if errors.Is(err, ledger.ErrNotInitialized) {
-		return hongbao.Errorf(hongbao.ClassBroken,
-			"the database of ledger.dsn has no tables of Hongbao: %w; correct ledger.dsn, or create them: `hongbao init` does "+
-				"for a deployment, `hongbao balance migrate` for `hongbao balance` alone", ledger.ErrNotInitialized)
-	}
-	if errors.Is(err, ledger.ErrOldSchema) {
-		return fmt.Errorf("%w; if no deployment uses the database, run `hongbao balance migrate`", err)
-	}
-	if err != nil {
-		return err
-	}
-	a.ledger = l
-	a.atEnd(l.Close)
-	return nil
-}
 
 // Funds returns the funds of all clients.
 func (a *App) Funds(ctx context.Context) ([]ledger.Fund, error) {

@@ -140,7 +140,7 @@ func (a *App) load(ctx context.Context, id string) (hongbao.Campaign, error) {
 	if err := a.ledger.BeginLoad(ctx, id); err != nil {
 		return c.Spec, err
 	}
-	loading := a.progress("loading "+id, c.Spec.Packets)
+	loading := a.LongCall("loading "+id, c.Spec.Packets)
 	defer loading.end()
 	err = loading.stopped(ctx, loader.Load(ctx, c.Spec, plan, c.Hash, loading.set),
 		"no one can win before all packets are loaded. Run the same command again: it continues")
@@ -179,7 +179,7 @@ func (a *App) createCodes(ctx context.Context, c *hongbao.Campaign, read []strin
 	} else if err := a.sameCodes(ctx, c.ID, read); err != nil {
 		return err
 	}
-	storing := a.progress("storing the codes of "+c.ID, c.Packets)
+	storing := a.LongCall("storing the codes of "+c.ID, c.Packets)
 	defer storing.end()
 	err := storing.stopped(ctx, a.ledger.AddCodes(ctx, c.ID, draw, storing.set), "run the same command again: it continues")
 	if err != nil || read == nil {

@@ -172,68 +172,6 @@ func (s *PageSource) Campaigns(ctx context.Context, q model.Search) (model.Campa
 	return out, nil
 }
 
-// consoleCampaign returns the ledger's data of a campaign.
-func consoleCampaign(c *ledger.StoredCampaign) model.Campaign {
-	s := &c.Spec
-	out := model.Campaign{ID: s.ID, Name: s.Name, Kind: string(s.Kind), Currency: s.Currency, State: "created",
-		From: s.From, To: s.To, Packets: c.Packets, Granted: c.Grants, Funded: c.Funded, Paid: c.Granted,
-		Refunded: c.Refunded, GrantedSum: c.Granted}
-	if c.State == ledger.StateRefunded {
-		out.State = "refunded"
-	}
-	return out
-}
-
-// addRedis adds the data of Redis, or a note that Redis did not answer.
-func (a *App) addRedis(ctx context.Context, c *model.Campaign) {
-	err := a.readRedis(ctx, c)
-	switch {
-	case errors.Is(err, store.ErrFrozen), errors.Is(err, store.ErrLost):
-		c.State, c.Note = "frozen", fmt.Sprintf("Grabs are refused: %v", err)
-	case err != nil:
-		c.State, c.Note = model.Unread, fmt.Sprintf("Redis could not return the state of campaign %s: %v", c.ID, err)
-	}
-}
-
-func (a *App) readRedis(ctx context.Context, c *model.Campaign) error {
-	w, err := a.store.Campaign(c.ID).Window(ctx)
-	if errors.Is(err, store.ErrNotInRedis) {
-		if c.State == "refunded" { // the campaign has left Redis
-			return nil
-		}
-		if err := (CampaignReader{a}).whole(ctx, a.store.Home(c.ID)); err != nil {
-			return fmt.Errorf("campaign %s: %w", c.ID, err)
-		}
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	st, there, err := a.store.Campaign(c.ID).Status(ctx)
-	if err != nil || !there {
-		return err
-	}
-	c.InRedis, c.Packets, c.Granted, c.Left = true, st.Packets, st.Granted, st.Left
-	c.GrantedSum, c.LeftSum = st.GrantedAmount, st.LeftAmount
-	if p := st.Pause; p != nil {
-		c.Paused = fmt.Sprintf("Paused by %s at %s: %s", p.By, p.At.Format(time.DateTime+" UTC"),
-			cmp.Or(p.Why, "no reason was given"))
-	}
-	for _, p := range st.Places {
-		c.Places = append(c.Places, model.Place{Shard: p.Shard, State: p.State, Packets: p.Loaded, Granted: p.Granted,
-			Left: p.Left})
-	}
-	if len(st.Places) > 0 && st.State == store.StateOpen { // at least one shard is open; the home may be paused or closed
-		w.State = store.StateOpen
-	}
-	if c.State = w.Status(); w.State == store.StateLoading || w.State == store.StateClosed || w.State == store.StateRefunded {
-		c.State = w.State
-	}
-	c.CanResume = w.State == store.StatePaused
-	c.CanPause = w.State == store.StateOpen && c.State != string(hongbao.OutcomeEnded)
-	return nil
-}
-
 // Campaign reads one campaign.
 func (s *PageSource) Campaign(ctx context.Context, id string) (*model.Live, error) {
 	short, cancel := context.WithTimeout(ctx, consoleLedgerTime)

@@ -34,7 +34,7 @@ func TestPageOfACampaignSaysThatALoadHasBegun(t *testing.T) {
 	}
 	a := onServers(t, "sqlite", filepath.Join(t.TempDir(), "l.db"), "")
 	require.NoError(t, a.store.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
-	a.creates(t, "rain")
+	creates(t, a, "rain")
 	for _, begun := range []bool{false, true} {
 		if begun {
 			require.NoError(t, a.ledger.BeginLoad(t.Context(), "rain"))

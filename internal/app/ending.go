@@ -190,7 +190,7 @@ func (a *App) Refund(ctx context.Context, o closing.Order) (*Ending, error) {
 		})
 	}
 	if err != nil {
-		a.write(ctx, &recorded.entry, err)
+		a.writeEntry(ctx, &recorded.entry, err)
 	}
 	return out, err
 }

@@ -85,7 +85,7 @@ func (a *App) Export(ctx context.Context, e Export) ([]Exported, error) {
 	}
 	files := []Exported{}
 	var failed, late error // of campaigns that can't be exported, and of those whose day may get more lines
-	exporting := a.progress("exporting campaigns", int64(len(campaigns)))
+	exporting := a.LongCall("exporting campaigns", int64(len(campaigns)))
 	defer exporting.end()
 	for i := range campaigns {
 		exporting.set(int64(i))

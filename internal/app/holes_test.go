@@ -55,8 +55,8 @@ func TestHoleGrantAfterAResume(t *testing.T) {
 			a := onServers(t, "sqlite", filepath.Join(t.TempDir(), "l.db"), "", "HONGBAO_DEPLOYMENT_SHARDS=2")
 			ctx, by := t.Context(), stream.Decision{By: "ann", Why: "packets are withheld"}
 			require.NoError(t, a.store.Initialize(ctx, store.InitializeCall{Deployment: "test"}))
-			a.loads(t, "rain", hongbao.DurabilityFast, 2)
-			a.creates(t, "rain")
+			loads(t, a, "rain", hongbao.DurabilityFast, 2)
+			creates(t, a, "rain")
 			rain, places := a.store.Campaign("rain"), a.store.Places("rain", 2)
 			keys := places[0].Keys
 			packet := a.redis.LPop(ctx, keys.Stock("rain")).Val()
@@ -67,7 +67,7 @@ func TestHoleGrantAfterAResume(t *testing.T) {
 			require.NoError(t, rain.Pause(ctx, by))
 			a.redis.AddHook(afterList{key: keys.Withheld("rain"), once: &sync.Once{}, do: func() {
 				require.NoError(t, rain.Resume(ctx, by))
-				a.grantsOn(t, places[1], "u42")
+				grantsOn(t, a, places[1], "u42")
 				if c.again {
 					require.NoError(t, rain.Pause(ctx, by))
 				}
@@ -89,8 +89,8 @@ func TestHoleGrantThatRedisHasLost(t *testing.T) {
 	a := onServers(t, "sqlite", filepath.Join(t.TempDir(), "l.db"), "")
 	ctx, by := t.Context(), stream.Decision{By: "ann", Why: "the app's log"}
 	require.NoError(t, a.store.Initialize(ctx, store.InitializeCall{Deployment: "test"}))
-	a.loads(t, "rain", hongbao.DurabilityFast, 1)
-	a.creates(t, "rain")
+	loads(t, a, "rain", hongbao.DurabilityFast, 1)
+	creates(t, a, "rain")
 	keys := a.store.Home("rain").Keys
 	packet := a.redis.LPop(ctx, keys.Stock("rain")).Val()
 	withhold := func() {

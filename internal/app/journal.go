@@ -21,7 +21,7 @@ import (
 // this process. Every change that does not use inLedger uses recorded.
 func (a *App) recorded(ctx context.Context, e access.Entry, do func(context.Context, *access.Entry) error) error {
 	err := do(ctx, &e)
-	a.write(ctx, &e, err)
+	a.writeEntry(ctx, &e, err)
 	return err
 }
 
@@ -36,7 +36,7 @@ func (a *App) inLedger(ctx context.Context, e access.Entry, do func(context.Cont
 		return a.ledger.Record(ctx, e)
 	})
 	if err != nil {
-		a.write(ctx, &e, err)
+		a.writeEntry(ctx, &e, err)
 	}
 	return err
 }
@@ -52,8 +52,8 @@ func about(ctx context.Context, action access.Action, campaign string) access.En
 // ledger, before the entry goes to Redis.
 const journalTime, ledgerTime = 3 * time.Second, time.Second
 
-// write writes the result of an action into the journal, unless the request was invalid.
-func (a *App) write(ctx context.Context, e *access.Entry, err error) {
+// writeEntry writes the result of an action into the journal, unless the request was invalid.
+func (a *App) writeEntry(ctx context.Context, e *access.Entry, err error) {
 	var usage UsageError
 	var found AttentionError
 	if errors.As(err, &usage) || ledger.Repeats(ctx, err) {

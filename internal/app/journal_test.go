@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -16,40 +15,10 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
-
-// onServers returns an App with its own Redis and its own database.
-func onServers(t *testing.T, driver, dsn string, allow string, env ...string) *App {
-	t.Helper()
-	server := testkit.NewRedis(t, testkit.RedisOptions{})
-	cfg := config(t, append(env, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_REDIS_ADDRS="+server.Addr,
-		"HONGBAO_LEDGER_DRIVER="+driver, "HONGBAO_LEDGER_DSN="+dsn, "HONGBAO_UNSAFE_ALLOW="+allow)...)
-	_, err := ledger.Migrate(t.Context(), cfg.LedgerConfig())
-	require.NoError(t, err)
-	a := opened(t, cfg)
-	l, err := ledger.Open(t.Context(), cfg.LedgerConfig())
-	require.NoError(t, err)
-	_, err = l.Initialize(t.Context(), a.deployment())
-	require.NoError(t, errors.Join(err, l.Close()))
-	return a
-}
-
-// creates adds a campaign with one packet to the ledger.
-func (a *App) creates(t *testing.T, id string) hongbao.Campaign {
-	t.Helper()
-	now := time.Now().Truncate(time.Second)
-	spec := campaign.Complete(hongbao.Campaign{ID: id, Sponsor: "acme", Currency: "CNY", Packets: 1, Total: 1,
-		From: now, To: now.Add(time.Hour), TimeZone: "UTC"})
-	_, err := a.ledger.CreateCampaign(t.Context(), ledger.Campaign{Spec: spec, Seed: campaign.NewSeed(), Hash: "h",
-		Canonical: campaign.Canonical(spec)})
-	require.NoError(t, err)
-	return spec
-}
 
 // One entry has text that a caller made up and that no ledger accepts. The other entries still get into the journal.
 func TestNothingStopsTheJournal(t *testing.T) {

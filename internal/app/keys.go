@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
@@ -16,22 +15,6 @@ type NewKey struct {
 	OldUntil time.Time `json:"old_until,omitzero"`
 	// Text is the secret that the key's owner sends. It is shown only once.
 	Text string `json:"key"`
-}
-
-// openKeys opens the database of API keys. That is either this deployment's ledger or the database of `hongbao
-// balance`. It refuses another deployment's ledger.
-func (a *App) openKeys(ctx context.Context) error {
-	if err := a.OpenBook(ctx); err != nil {
-		return err
-	}
-	has, err := a.ledger.Deployment(ctx)
-	if errors.Is(err, ledger.ErrNotInitialized) {
-		return nil
-	}
-	if err == nil {
-		err = has.Is(a.deployment())
-	}
-	return withHint("ledger.dsn", err)
 }
 
 // CreateKey creates an API key. It sets the key's id, hash and time.

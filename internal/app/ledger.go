@@ -20,7 +20,7 @@ func (a *App) newLedger() *ledger.Ledger {
 		}
 		has, err := l.Deployment(ctx)
 		if err == nil {
-			err = has.Is(a.deployment())
+			err = has.Is(a.deploymentRow())
 		}
 		if err == nil {
 			err = a.founded.asLedger(has.Founding)
@@ -92,7 +92,7 @@ func (a *App) ledgerAgrees(ctx context.Context) error {
 	return err
 }
 
-func (a *App) deployment() ledger.Deployment {
+func (a *App) deploymentRow() ledger.Deployment {
 	return ledger.Deployment{ID: a.Config.Deployment.ID, KeyPrefix: a.Config.Deployment.KeyPrefix,
 		Shards: a.Config.Deployment.Shards}
 }
@@ -126,4 +126,24 @@ func errNoCampaign(id string) error {
 	return hongbao.Errorf(hongbao.ClassPermanent,
 		"campaign %.80q: %w: `hongbao campaign create` creates it, `hongbao campaign list` shows the existing campaigns", id,
 		ledger.ErrNoCampaign)
+}
+
+// OpenBook opens the database of `hongbao balance`, which replaces the deployment's ledger. Call OpenBook before any
+// method that uses this database. Migrate creates the tables.
+func (a *App) OpenBook(ctx context.Context) error {
+	l, err := a.reachLedger(ctx)
+	if errors.Is(err, ledger.ErrNotInitialized) {
+		return hongbao.Errorf(hongbao.ClassBroken,
+			"the database of ledger.dsn has no tables of Hongbao: %w; correct ledger.dsn, or create them: `hongbao init` does "+
+				"for a deployment, `hongbao balance migrate` for `hongbao balance` alone", ledger.ErrNotInitialized)
+	}
+	if errors.Is(err, ledger.ErrOldSchema) {
+		return fmt.Errorf("%w; if no deployment uses the database, run `hongbao balance migrate`", err)
+	}
+	if err != nil {
+		return err
+	}
+	a.ledger = l
+	a.atEnd(l.Close)
+	return nil
 }

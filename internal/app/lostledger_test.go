@@ -57,7 +57,7 @@ func TestWhatRedisHasIsRepeatedAfterTheWindow(t *testing.T) {
 			a.ledger, err = ledger.Open(t.Context(), older)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, a.ledger.Close()) })
-			_, err = a.ledger.Initialize(t.Context(), a.deployment())
+			_, err = a.ledger.Initialize(t.Context(), a.deploymentRow())
 			require.NoError(t, err)
 
 			other := spec

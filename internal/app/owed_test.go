@@ -7,12 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/semaphore"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/model"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // The status has what each configured sink does not owe: the events before it was added, and those between its removal
@@ -69,44 +65,4 @@ func TestNotOwedText(t *testing.T) {
 		{Sink: "kafka", Shard: 1, First: 1, Last: 10, Added: at(9)},
 		{Sink: "kafka", Shard: 1, First: 21, Last: 30, Removed: at(10), Added: at(11)},
 	}))
-}
-
-// The trail says that a sink does not owe a grant, in the place of "finished" or "not finished".
-func TestTrailNamesWhatASinkDoesNotOwe(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 1)
-	a.scans = semaphore.NewWeighted(maxScans)
-	a.Config.Deployment.Sinks = []string{"balance", "mine"}
-	a.Config.Ledger = config(t, "HONGBAO_LEDGER_DSN="+filepath.Join(t.TempDir(), "ledger.db")).Ledger
-	_, err := ledger.Migrate(t.Context(), a.Config.LedgerConfig())
-	require.NoError(t, err)
-	a.ledger, err = ledger.Open(t.Context(), a.Config.LedgerConfig())
-	require.NoError(t, err)
-	k := a.store.Home("rain")
-	_, err = k.Group("balance").Create(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, a.ledger.Owe(t.Context(), "balance", k.Index(), 1))
-	a.grants(t, "u1")
-	require.NoError(t, a.redis.XTrimMaxLen(t.Context(), k.Keys.Events(), 0).Err())
-	_, err = k.Group("mine").Create(t.Context()) // it owes what is in the stream
-	require.NoError(t, err)
-	want := []TrailSink{{Sink: "balance", TrailWait: TrailWait{State: SinkNoWorker,
-		Why: "no worker has started yet; `hongbao work` starts one"}}, {Sink: "mine", NotOwed: true}}
-	out, err := a.Trail(t.Context(), TrailOf{Campaign: "rain", User: "u1"})
-	require.NoError(t, err)
-	require.Equal(t, want, out.Steps[0].Sinks, "%v", out.Unread)
-
-	// Nothing changes once the done bits are deleted: then every event counts as finished.
-	require.NoError(t, a.redis.HSet(t.Context(), k.Keys.Meta(), "done_floor", 2).Err())
-	want[0].Finished, want[0].TrailWait = true, TrailWait{}
-	out, err = a.Trail(t.Context(), TrailOf{Campaign: "rain", User: "u1"})
-	require.NoError(t, err)
-	require.Equal(t, want, out.Steps[0].Sinks, "%v", out.Unread)
-
-	page := (&PageSource{App: a}).describe(&out.Steps[0], "CNY", map[string]bool{})
-	require.Equal(t, model.StoreView{Name: "Sink mine", Text: "Not owed: the sink was added later, or was removed at that time."},
-		page.Stations[3])
 }

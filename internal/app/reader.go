@@ -10,7 +10,14 @@ import (
 )
 
 // CampaignReader reads campaigns and receipts for the server.
-type CampaignReader struct{ *App }
+type CampaignReader struct {
+	*App
+
+	joined *sharedWaits // readers of receipts that wait until these are durable
+}
+
+// NewCampaignReader returns a CampaignReader.
+func NewCampaignReader(a *App) CampaignReader { return CampaignReader{App: a, joined: &sharedWaits{}} }
 
 // Window reads the public data of a campaign.
 func (c CampaignReader) Window(ctx context.Context, id string) (store.PublicView, error) {

@@ -13,57 +13,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
-
-// onRedis returns an App with its own Redis of four shards. Redis has campaign rain with the given durability class on
-// places shards. A user may win two packets.
-func onRedis(t *testing.T, server *testkit.RedisServer, class hongbao.Durability, places int) *App {
-	t.Helper()
-	cfg := config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_PRODUCER_DURABILITY_TIMEOUT=150ms",
-		"HONGBAO_REDIS_ADDRS="+server.Addr, "HONGBAO_REDIS_POOL_SIZE=10", "HONGBAO_DEPLOYMENT_SHARDS=4")
-	a := opened(t, cfg)
-	require.NoError(t, a.store.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
-	a.loads(t, "rain", class, places)
-	return a
-}
-
-func (a *App) loads(t *testing.T, id string, class hongbao.Durability, places int) {
-	t.Helper()
-	now := time.Now().Truncate(time.Millisecond)
-	c := campaign.Complete(hongbao.Campaign{
-		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Total: 500, Packets: 50,
-		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(-time.Hour), To: now.Add(time.Hour),
-		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: class, Shards: places,
-		Limits: []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 2}},
-	})
-	seed := campaign.NewSeed()
-	plan, err := campaign.NewPlan(c, seed)
-	require.NoError(t, err)
-	loader, err := a.loader()
-	require.NoError(t, err)
-	require.NoError(t, loader.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
-}
-
-// grants wins a packet for the user on the campaign's first shard, without waiting for durability.
-func (a *App) grants(t *testing.T, user string) {
-	t.Helper()
-	a.grantsOn(t, a.store.Home("rain"), user)
-}
-
-func (a *App) grantsOn(t *testing.T, k *store.Shard, user string) {
-	t.Helper()
-	call := &store.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
-		Grabs: []*hongbao.Grab{{Campaign: "rain", User: user, RequestID: "r1"}}}
-	answers, err := k.Grab(t.Context(), call, nil)
-	require.NoError(t, err)
-	require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
-}
 
 // A receipt is not on the replica yet, so a failover could lose it. Reading it fails until the replica has it.
 func TestOwnReceiptsAreDurable(t *testing.T) {
@@ -74,13 +29,13 @@ func TestOwnReceiptsAreDurable(t *testing.T) {
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
 	replica := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: server})
 	a := onRedis(t, server, hongbao.DurabilityReplica, 1)
-	r := CampaignReader{a}
+	r := NewCampaignReader(a)
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		n, err := a.redis.Do(t.Context(), "WAIT", 1, 100).Int()
 		return err == nil && n == 1
 	}, "the replica is there")
 	require.NoError(t, replica.Stop())
-	a.grants(t, "u1")
+	grants(t, a, "u1")
 	_, err := r.Receipts(t.Context(), "rain", "u1")
 	require.ErrorIs(t, err, store.ErrNotDurable)
 	none, err := r.Receipts(t.Context(), "rain", "u2")
@@ -105,23 +60,23 @@ func TestReadersLeaveConnectionsToGrabs(t *testing.T) {
 	replica := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: server})
 	a := onRedis(t, server, hongbao.DurabilityReplica, 1)
 	a.Config.Producer.DurabilityTimeout = time.Second
-	a.loads(t, "other", hongbao.DurabilityFast, 1)
+	loads(t, a, "other", hongbao.DurabilityFast, 1)
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		n, err := a.redis.Do(t.Context(), "WAIT", 1, 100).Int()
 		return err == nil && n == 1
 	}, "the replica is there")
 	const users = 49
 	for i := range users {
-		a.grants(t, fmt.Sprint("u", i))
+		grants(t, a, fmt.Sprint("u", i))
 	}
 	require.NoError(t, replica.Stop())
-	a.grants(t, "last")
+	grants(t, a, "last")
 	var hung, read atomic.Int64
 	stop, readers := make(chan struct{}), sync.WaitGroup{}
 	for i := range users {
 		readers.Go(func() {
 			for reading := true; reading; {
-				switch _, err := (CampaignReader{a}).Receipts(t.Context(), "rain", fmt.Sprint("u", i)); {
+				switch _, err := NewCampaignReader(a).Receipts(t.Context(), "rain", fmt.Sprint("u", i)); {
 				case errors.Is(err, store.ErrNotDurable):
 					hung.Add(1)
 				case err == nil:
@@ -162,15 +117,15 @@ func TestOwnReceiptsAreOnDisk(t *testing.T) {
 	}
 	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}}),
 		hongbao.DurabilityFsync, 1)
-	a.grants(t, "u1")
-	got, err := CampaignReader{a}.Receipts(t.Context(), "rain", "u1")
+	grants(t, a, "u1")
+	got, err := NewCampaignReader(a).Receipts(t.Context(), "rain", "u1")
 	require.NoError(t, err)
 	require.Len(t, got.Receipts, 1)
 	servers, err := store.Inspect(t.Context(), a.redis)
 	require.NoError(t, err)
 	if !servers[0].NeedsWaitAOF() {
 		require.NoError(t, a.redis.ConfigSet(t.Context(), "appendfsync", "everysec").Err())
-		_, err = CampaignReader{a}.Receipts(t.Context(), "rain", "u1")
+		_, err = NewCampaignReader(a).Receipts(t.Context(), "rain", "u1")
 		require.ErrorContains(t, err, "set appendfsync always")
 	}
 }
@@ -183,9 +138,9 @@ func TestOwnReceiptsAreEvidence(t *testing.T) {
 	a := onRedis(t, server, hongbao.DurabilityFast, 2)
 	places := a.store.Places("rain", 2)
 	for _, k := range places {
-		a.grantsOn(t, a.store.Over(server.Client(t)).Shard(k.Index()), "u1")
+		grantsOn(t, a, a.store.Over(server.Client(t)).Shard(k.Index()), "u1")
 	}
-	got, err := CampaignReader{a}.Receipts(t.Context(), "rain", "u1")
+	got, err := NewCampaignReader(a).Receipts(t.Context(), "rain", "u1")
 	require.NoError(t, err)
 	require.Len(t, got.Receipts, 2)
 	go func() { _ = (&store.Watch{Store: a.store}).Run(t.Context()) }()
@@ -211,8 +166,8 @@ func TestReadsOfAFrozenShard(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 1)
-	a.grants(t, "u1")
-	r, k := CampaignReader{a}, a.store.Home("rain")
+	grants(t, a, "u1")
+	r, k := NewCampaignReader(a), a.store.Home("rain")
 	state := func() string {
 		w, err := r.Window(t.Context(), "rain")
 		require.NoError(t, err)
@@ -258,7 +213,7 @@ func TestReceiptsOfALostCampaign(t *testing.T) {
 	}
 	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 1)
 	require.NoError(t, a.redis.HSet(t.Context(), a.store.Home("rain").Keys.Campaign("rain"), "state", "frozen").Err())
-	_, err := CampaignReader{a}.Receipts(t.Context(), "rain", "u1")
+	_, err := NewCampaignReader(a).Receipts(t.Context(), "rain", "u1")
 	require.ErrorIs(t, err, store.ErrLost)
 }
 
@@ -270,9 +225,9 @@ func TestOwnReceiptsOverShards(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 2)
-	r, places := CampaignReader{a}, a.store.Places("rain", 2)
+	r, places := NewCampaignReader(a), a.store.Places("rain", 2)
 	for _, k := range places {
-		a.grantsOn(t, k, "u1")
+		grantsOn(t, a, k, "u1")
 	}
 	got, err := r.Receipts(t.Context(), "rain", "u1")
 	require.NoError(t, err)
@@ -298,7 +253,7 @@ func TestSharedLedgerIsTriedOnce(t *testing.T) {
 	t.Parallel()
 	a := &App{Config: config(t, "HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1:2/d"),
 		log: zap.NewNop()}
-	a.ledger = a.newLedger()
+	a.SetLedger(a.newLedger())
 	first := a.ledger.Ready(t.Context())
 	require.Error(t, first)
 	require.Same(t, first, a.ledger.Ready(t.Context()), "the first error is returned again")

@@ -83,10 +83,10 @@ func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 		}
 	}
 	cfg.Handler = a.watched(o.To, cfg.Handler)
-	var looked *progress
+	var looked *LongCall
 	cfg.Progress = func(r *replay.Report) {
 		if looked == nil {
-			looked = a.progress("replay "+r.Name, r.Events)
+			looked = a.LongCall("replay "+r.Name, r.Events)
 		}
 		looked.set(min(r.Looked, r.Events))
 	}

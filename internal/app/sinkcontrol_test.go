@@ -89,7 +89,7 @@ func TestPausesGoToAllShardsAtOnce(t *testing.T) {
 		client := redis.NewClient(opts)
 		t.Cleanup(func() { require.NoError(t, client.Close()) })
 		client.AddHook(h)
-		a.redis, a.store = client, a.store.Over(client)
+		a.SetRedis(client)
 	}
 	through(newHung(a.store.Shard(0), a.store.Shard(3)))
 	by := stream.Decision{By: "ann", Why: "maintenance"}
@@ -103,7 +103,7 @@ func TestPausesGoToAllShardsAtOnce(t *testing.T) {
 	places := a.store.Places("rain", 4)
 	through(newHung(places[1], places[3])) // the home must not hang: it says where the other places are
 	require.NoError(t, a.store.Campaign("rain").Pause(t.Context(), stream.Decision{By: "ann", Why: "test"}))
-	a.redis, a.store = plain, a.store.Over(plain)
+	a.SetRedis(plain)
 	for _, k := range a.store.Places("rain", 4) {
 		state, _, err := k.CampaignState(t.Context(), "rain")
 		require.NoError(t, err)

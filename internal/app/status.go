@@ -7,9 +7,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/metrics"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -24,25 +26,6 @@ type Status struct {
 	Unrefunded []ledger.Unrefunded `json:"unrefunded" nullable:"true" doc:"Campaigns whose window ended more than a day ago and that are not refunded, the earliest end first. Null without a ledger, and while the ledger does not answer."`
 	// NotOwed are the events that the sinks do not owe; nil if the ledger does not answer.
 	NotOwed []NotOwed `json:"not_owed" nullable:"true" doc:"Ranges of events that a sink does not owe, because it was added later or was removed at that time, by sink, shard and seq. Null without a ledger, and while the ledger does not answer."`
-}
-
-// UnrecordedShard is a shard whose workers wait until the ledger has recorded its opening.
-type UnrecordedShard struct {
-	Shard int    `json:"shard" doc:"The shard's number."`
-	Why   string `json:"why" doc:"Who opened the shard, when and why, as text."`
-}
-
-// unrecorded returns the shards that were opened without the ledger. It ignores shards that can't be read, because
-// other checks report these.
-func unrecorded(ctx context.Context, st *store.Store) []UnrecordedShard {
-	list := []UnrecordedShard{}
-	errs := store.Each(st.Len(), asksAtOnce, func(i int) error { return st.Shard(i).CheckRecorded(ctx) })
-	for i, err := range errs {
-		if errors.Is(err, store.ErrUnrecorded) {
-			list = append(list, UnrecordedShard{i, err.Error()})
-		}
-	}
-	return list
 }
 
 // SinkStatus is the state of a sink.
@@ -98,9 +81,6 @@ type SinkWorker struct {
 	Holds int64   `json:"holds_entries" doc:"Number of entries pending at the worker, on all shards."`
 }
 
-// asksAtOnce bounds how many shards are read concurrently, so that grabs have enough connections.
-const asksAtOnce = 8
-
 // standing is the state of a sink on a shard, or the error of reading it.
 type standing struct {
 	store.GroupStatus
@@ -117,7 +97,7 @@ func (a *App) standings(ctx context.Context) [][]standing {
 	for i := range out {
 		out[i] = make([]standing, a.store.Len())
 	}
-	store.Each(n*a.store.Len(), asksAtOnce, func(i int) error {
+	store.Each(n*a.store.Len(), AsksAtOnce, func(i int) error {
 		s := &out[i%n][i/n]
 		s.GroupStatus, s.err = a.store.Shard(i / n).Group(a.Config.Deployment.Sinks[i%n]).Status(ctx)
 		s.outage = hongbao.IsOutage(s.err) && ctx.Err() == nil
@@ -243,4 +223,27 @@ func (s *Status) Deserted() error {
 	}
 	return NeedsAttention("grants wait, %s, and no worker is alive: start `hongbao work`, unless Redis was down until just "+
 		"now; then running workers go on within seconds", strings.Join(sinks, ", "))
+}
+
+// AddUnrefunded adds to a status the campaigns whose refund is late. If the ledger does not answer, it adds nothing.
+func (a *App) AddUnrefunded(ctx context.Context, s *Status) {
+	if a.Config.Ledger.DSN == "" {
+		return
+	}
+	list, err := a.unrefunded(ctx)
+	if err != nil {
+		return
+	}
+	s.Unrefunded = []ledger.Unrefunded{}
+	for _, c := range list {
+		if time.Since(c.Ends) > metrics.RefundWithin {
+			s.Unrefunded = append(s.Unrefunded, c)
+		}
+	}
+}
+
+// UnrefundedText says that a campaign's refund is late, and which command shows the next step.
+func UnrefundedText(c *ledger.Unrefunded) string {
+	return fmt.Sprintf("campaign %s: its window ended at %s, and it is not refunded; `hongbao campaign refund %[1]s` says what "+
+		"to do", c.Campaign, c.Ends.Format(time.RFC3339))
 }

@@ -301,7 +301,7 @@ func (a *App) dealAfter(ctx context.Context, c *ledger.StoredCampaign,
 		}
 		g := &load.Generation{Spec: c.Spec, Hash: c.Hash, PlanHash: s.Hash, Number: s.Generation,
 			Packets: s.First + s.Packets - 1, Total: s.Expect + s.Total, Plan: plan}
-		if err := loader.TopUp(ctx, g, a.progress("dealing more packets of "+c.Spec.ID, g.Packets).set); err != nil {
+		if err := loader.TopUp(ctx, g, a.LongCall("dealing more packets of "+c.Spec.ID, g.Packets).set); err != nil {
 			return err
 		}
 	}

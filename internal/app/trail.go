@@ -88,10 +88,6 @@ type TrailOf struct {
 	Packet         int64
 }
 
-// maxScans bounds how many trails of this process may search all receipts or dead letters at the same time. Such a
-// search may read millions of them from Redis, and may find nothing.
-const maxScans = 2
-
 var errManyScans = errors.New("too many searches through receipts and dead letters are running")
 
 // ErrBusy means that Trail has done nothing, because too many searches are running.
@@ -226,10 +222,10 @@ func (t *trailSearch) receipts(ctx context.Context) (found bool, err error) {
 		user = g.grant.User
 	}
 	if user == "" {
-		if !t.app.scans.TryAcquire(1) {
+		if !t.app.Scans().TryAcquire(1) {
 			return false, hongbao.Errorf(hongbao.ClassTransient, "%w", ErrBusy)
 		}
-		defer t.app.scans.Release(1)
+		defer t.app.Scans().Release(1)
 	}
 	for _, k := range t.places {
 		there, err := t.receiptsOn(ctx, k, user)

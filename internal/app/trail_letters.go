@@ -30,10 +30,10 @@ func (t *trailSearch) letters(ctx context.Context) error {
 	if len(wanted) == 0 {
 		return nil
 	}
-	if err := t.app.scans.Acquire(ctx, 1); err != nil {
+	if err := t.app.Scans().Acquire(ctx, 1); err != nil {
 		return fmt.Errorf("search the dead letters: %w: try again", errManyScans)
 	}
-	defer t.app.scans.Release(1)
+	defer t.app.Scans().Release(1)
 	for at, of := range wanted {
 		if err := t.lettersAt(ctx, at, of); err != nil {
 			return fmt.Errorf("search the dead letters of sink %s: %w", at.Sink, err)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -20,11 +19,10 @@ func TestTrailOverShards(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 2)
-	a.scans = semaphore.NewWeighted(maxScans)
 	a.Config.Deployment.Sinks, a.Config.Ledger.DSN = []string{"balance"}, ""
 	places := a.store.Places("rain", 2)
 	for _, k := range places {
-		a.grantsOn(t, k, "u1")
+		grantsOn(t, a, k, "u1")
 	}
 	trail := func(q TrailOf) (packets []int64, unread []Unread) {
 		t.Helper()
@@ -45,7 +43,7 @@ func TestTrailOverShards(t *testing.T) {
 	require.Equal(t, []int64{2}, packets, "the packet is on the second shard, and its user is unknown")
 
 	// The process runs only a few searches through all receipts at the same time, whatever the number of requests.
-	require.NoError(t, a.scans.Acquire(t.Context(), maxScans))
+	require.NoError(t, a.Scans().Acquire(t.Context(), maxScans))
 	_, err := a.Trail(t.Context(), TrailOf{Campaign: "rain", Packet: 3})
 	require.ErrorIs(t, err, ErrBusy)
 	packets, _ = trail(TrailOf{User: "u1"})
@@ -57,7 +55,7 @@ func TestTrailOverShards(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, searching.letters(short), errManyScans)
-	a.scans.Release(maxScans)
+	a.Scans().Release(maxScans)
 	for range maxScans + 1 {
 		require.NoError(t, searching.letters(t.Context()))
 		packets, _ = trail(TrailOf{Packet: 2})

@@ -2,10 +2,8 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/base/metrics"
 	"github.com/hongbao-project/hongbao/internal/base/turn"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
@@ -42,27 +40,4 @@ func (a *App) unrefunded(ctx context.Context) ([]ledger.Unrefunded, error) {
 		c.until = time.Now().Add(unrefundedRetry)
 	}
 	return c.list, c.err
-}
-
-// AddUnrefunded adds to a status the campaigns whose refund is late. If the ledger does not answer, it adds nothing.
-func (a *App) AddUnrefunded(ctx context.Context, s *Status) {
-	if a.Config.Ledger.DSN == "" {
-		return
-	}
-	list, err := a.unrefunded(ctx)
-	if err != nil {
-		return
-	}
-	s.Unrefunded = []ledger.Unrefunded{}
-	for _, c := range list {
-		if time.Since(c.Ends) > metrics.RefundWithin {
-			s.Unrefunded = append(s.Unrefunded, c)
-		}
-	}
-}
-
-// UnrefundedText says that a campaign's refund is late, and which command shows the next step.
-func UnrefundedText(c *ledger.Unrefunded) string {
-	return fmt.Sprintf("campaign %s: its window ended at %s, and it is not refunded; `hongbao campaign refund %[1]s` says what "+
-		"to do", c.Campaign, c.Ends.Format(time.RFC3339))
 }

@@ -57,7 +57,7 @@ func Serve(ctx context.Context, cfg *configs.Config, with Serving) (err error) {
 	}
 	defer func() { err = errors.Join(err, finish(ctx)) }()
 	deps := serve.Deps{Grabber: grabber, Wrap: p.watchRequests, Metrics: p.set.Handler(), Pprof: cfg.Ops.Pprof,
-		Reader: app.CampaignReader{App: p.App}, KeyFile: cfg.ServeKeyFile(),
+		Reader: app.NewCampaignReader(p.App), KeyFile: cfg.ServeKeyFile(),
 		Guard: with.Guard, Log: p.Log(), Opener: cfg.Seams.Listen, Connections: p.set.Connections()}
 	administer := func(context.Context) error { return nil }
 	if cfg.Ledger.DSN == "" {
