@@ -35,7 +35,7 @@ func TestNothingStopsTheJournal(t *testing.T) {
 			allow := map[string]string{"postgres": "fsync,full_page_writes", "mysql": "innodb_doublewrite"}[driver]
 			a := onServers(t, driver, start(t), allow)
 			ctx := access.As(t.Context(), access.Actor{Who: "key:\x00k", RequestID: "r\x001"})
-			entry := about(ctx, access.Replay, "a\x00b"+strings.Repeat("🧧", 500))
+			entry := About(ctx, access.Replay, "a\x00b"+strings.Repeat("🧧", 500))
 			entry.Outcome = access.OutcomeRefused
 			require.NoError(t, a.leave(ctx, &entry))
 			require.EqualValues(t, 1, a.redis.LLen(ctx, a.store.Journal()).Val())
@@ -151,10 +151,10 @@ func TestJournalHasABound(t *testing.T) {
 	a.ledger = a.newLedger()
 	ctx := access.As(t.Context(), access.Actor{Who: "key:k"})
 	act := func(n int) {
-		entry := about(ctx, access.PauseSink, "")
+		entry := About(ctx, access.PauseSink, "")
 		entry.Details = map[string]any{"n": n}
 		done := false
-		require.NoError(t, a.recorded(ctx, entry, func(context.Context, *access.Entry) error { done = true; return nil }))
+		require.NoError(t, a.Recorded(ctx, entry, func(context.Context, *access.Entry) error { done = true; return nil }))
 		require.True(t, done)
 	}
 	act(1)
@@ -222,11 +222,11 @@ func TestDenialsByMoneyAreBounded(t *testing.T) {
 		refuse := func(context.Context, *access.Entry) error {
 			return hongbao.Errorf(hongbao.ClassPermanent, "too much: %w", access.ErrMayNotSpend)
 		}
-		do := a.recorded
+		do := a.Recorded
 		if i%2 == 0 {
-			do = a.inLedger
+			do = a.InLedger
 		}
-		entry := about(ctx, access.CreateCampaign, "rain")
+		entry := About(ctx, access.CreateCampaign, "rain")
 		entry.Details = map[string]any{"total": 1000}
 		require.ErrorIs(t, do(ctx, entry, refuse), access.ErrMayNotSpend)
 	}
@@ -239,32 +239,4 @@ func TestDenialsByMoneyAreBounded(t *testing.T) {
 		require.EqualValues(t, 1000, e.Details["total"])
 		require.Contains(t, e.Details["error"], "may not spend")
 	}
-}
-
-// The journal has each read of a user's data once in ten minutes for each reader, with the reader's address.
-func TestJournalHasReads(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	a := onServers(t, "sqlite", filepath.Join(t.TempDir(), "ledger.db"), "")
-	ann := access.As(t.Context(), access.Actor{Who: "key:ann", Address: "192.0.2.7"})
-	bob := access.As(t.Context(), access.Actor{Who: "key:bob"})
-	for range 3 {
-		a.HasRead(ann, access.Read{Action: access.ReadTrails, Campaign: "rain", User: "u1"})
-		a.HasRead(ann, access.Read{Action: access.ReadTrails, Campaign: "rain", User: "u2"})
-		a.HasRead(bob, access.Read{Action: access.ReadGrants, Campaign: "snow", User: "u1"})
-	}
-	_, err := a.Trail(ann, TrailOf{Campaign: "none", User: "u3"})
-	require.Error(t, err, "a read that fails shows nothing, and leaves no entry")
-	page, err := a.Journal(t.Context(), access.JournalQuery{Limit: 100})
-	require.NoError(t, err)
-	var got []string
-	for _, e := range page.Entries {
-		got = append(got, fmt.Sprint(e.Who, " ", e.Action, " ", e.Campaign, " ", e.Outcome, " ", e.Details))
-	}
-	u1, u2 := access.Hash("u1"), access.Hash("u2")
-	require.ElementsMatch(t, []string{"key:ann read_trails rain done map[address:192.0.2.7 user_sha256:" + u1 + "]",
-		"key:ann read_trails rain done map[address:192.0.2.7 user_sha256:" + u2 + "]",
-		"key:bob read_grants snow done map[user_sha256:" + u1 + "]"}, got)
 }

@@ -74,8 +74,8 @@ func (a *App) LongCall(what string, of int64) *LongCall {
 	return p
 }
 
-// set says how many parts are done, those of an earlier call included.
-func (p *LongCall) set(done int64) {
+// Set says how many parts are done, those of an earlier call included.
+func (p *LongCall) Set(done int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.started { // the first number may include the parts of an earlier call
@@ -87,8 +87,8 @@ func (p *LongCall) set(done int64) {
 	}
 }
 
-// step says which step of several begins. The log has only steps of calls that take long.
-func (p *LongCall) step(what string) {
+// Step says which step of several begins. The log has only steps of calls that take long.
+func (p *LongCall) Step(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.what = what
@@ -97,8 +97,8 @@ func (p *LongCall) step(what string) {
 	}
 }
 
-// end says that the call has ended.
-func (p *LongCall) end() {
+// End says that the call has ended.
+func (p *LongCall) End() {
 	if p.app.hooks.Progress != nil {
 		p.app.hooks.Progress(Progress{})
 	}
@@ -131,9 +131,9 @@ type stoppedError struct {
 func (e *stoppedError) Error() string { return e.text }
 func (e *stoppedError) Unwrap() error { return e.err }
 
-// stopped replaces the text of the error of a call that its caller has stopped. The new text says how far the call
+// Stopped replaces the text of the error of a call that its caller has stopped. The new text says how far the call
 // came, and how to go on.
-func (p *LongCall) stopped(ctx context.Context, err error, goOn string) error {
+func (p *LongCall) Stopped(ctx context.Context, err error, goOn string) error {
 	if err == nil || ctx.Err() == nil {
 		return err
 	}

@@ -17,7 +17,7 @@ func (a *App) Redis() redis.UniversalClient { return a.redis }
 func (a *App) SetRedis(client redis.UniversalClient) { a.redis, a.store = client, a.store.Over(client) }
 
 // AcceptRedis lets the App use Redis without the checks of OpenRedis.
-func (a *App) AcceptRedis() { a.redisOpen.Store(true) }
+func (a *App) AcceptRedis() { a.RedisOpen.Store(true) }
 
 // SetLedger replaces the ledger.
 func (a *App) SetLedger(l *ledger.Ledger) { a.ledger = l }

@@ -13,9 +13,9 @@ type UnrecordedShard struct {
 	Why   string `json:"why" doc:"Who opened the shard, when and why, as text."`
 }
 
-// unrecorded returns the shards that were opened without the ledger. It ignores shards that can't be read, because
+// Unrecorded returns the shards that were opened without the ledger. It ignores shards that can't be read, because
 // other checks report these.
-func unrecorded(ctx context.Context, st *store.Store) []UnrecordedShard {
+func Unrecorded(ctx context.Context, st *store.Store) []UnrecordedShard {
 	list := []UnrecordedShard{}
 	errs := store.Each(st.Len(), AsksAtOnce, func(i int) error { return st.Shard(i).CheckRecorded(ctx) })
 	for i, err := range errs {

@@ -13,7 +13,7 @@ import (
 // of a reading, so that callers do not wait behind each other while the ledger does not answer.
 const unrefundedAge, unrefundedTime, unrefundedRetry = time.Minute, 3 * time.Second, 10 * time.Second
 
-// unrefunded caches the campaigns that are not refunded, in the order in which their windows end, or the error of
+// Unrefunded caches the campaigns that are not refunded, in the order in which their windows end, or the error of
 // reading them.
 type unrefunded struct {
 	mu    turn.Lock // held while the ledger is read
@@ -22,8 +22,8 @@ type unrefunded struct {
 	until time.Time
 }
 
-// unrefunded returns the campaigns that are not refunded, in the order in which their windows end.
-func (a *App) unrefunded(ctx context.Context) ([]ledger.Unrefunded, error) {
+// Unrefunded returns the campaigns that are not refunded, in the order in which their windows end.
+func (a *App) Unrefunded(ctx context.Context) ([]ledger.Unrefunded, error) {
 	c := &a.late
 	if err := c.mu.LockContext(ctx); err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ func WithHooks(ctx context.Context, cfg *configs.Config, n Needs, hooks Hooks, d
 func (a *App) Ready(ctx context.Context, n Needs) error {
 	var redis, ledger error
 	if n.Redis || n.Either {
-		redis = a.openRedis(ctx)
+		redis = a.OpenRedis(ctx)
 	}
 	switch {
 	case n.Ledger:
@@ -72,7 +72,7 @@ func (a *App) openKeys(ctx context.Context) error {
 		return nil
 	}
 	if err == nil {
-		err = has.Is(a.deploymentRow())
+		err = has.Is(a.DeploymentRow())
 	}
 	return withHint("ledger.dsn", err)
 }

@@ -32,7 +32,7 @@ func TestWithClosesAndTellsEveryError(t *testing.T) {
 		kept = a
 		_, _, err := a.ledger.Campaign(t.Context(), "rain")
 		require.NoError(t, err)
-		require.False(t, a.redisOpen.Load(), "With opens only what the command needs")
+		require.False(t, a.RedisOpen.Load(), "With opens only what the command needs")
 		a.atEnd(func() error { order = append(order, "first"); return first })
 		a.atEnd(func() error { order = append(order, "second"); return second })
 		return failed
@@ -77,13 +77,13 @@ func TestReady(t *testing.T) {
 	require.NoError(t, err)
 	l, err := ledger.Open(t.Context(), a.Config.LedgerConfig())
 	require.NoError(t, err)
-	_, err = l.Initialize(t.Context(), a.deploymentRow())
+	_, err = l.Initialize(t.Context(), a.DeploymentRow())
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 	testkit.EventuallyOK(t, 30*time.Second, func() error { return a.Ready(t.Context(), Needs{Ledger: true}) },
 		"a failure is cached only for a moment")
 	for range 2 {
-		_, err = a.ListCampaigns(t.Context(), "", 10, nil)
+		_, _, err = a.ledger.Campaign(t.Context(), "rain")
 		require.NoError(t, err, "the ledger is open")
 	}
 }
