@@ -117,6 +117,7 @@ func (a *App) Shut(err *error) {
 	_ = a.log.Sync() // fails for a terminal
 }
 
+// Has reports whether the deployment has a sink.
 func (a *App) Has(sink string) bool { return slices.Contains(a.Config.Deployment.Sinks, sink) }
 
 // CheckSinks returns an error if the deployment lacks one of the sinks. The error names the flag that selected them.

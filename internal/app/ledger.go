@@ -64,6 +64,7 @@ func (a *App) atLedger(err error) error {
 	return withHint("ledger.dsn", err)
 }
 
+// LedgerConfig returns the configuration of the ledger, with the log and the hook of this process.
 func (a *App) LedgerConfig() ledger.Config {
 	cfg := a.Config.LedgerConfig()
 	cfg.Log, cfg.Observe = a.log, a.hooks.Ledger
@@ -92,6 +93,7 @@ func (a *App) LedgerAgrees(ctx context.Context) error {
 	return err
 }
 
+// DeploymentRow returns what the ledger shall have recorded of the deployment.
 func (a *App) DeploymentRow() ledger.Deployment {
 	return ledger.Deployment{ID: a.Config.Deployment.ID, KeyPrefix: a.Config.Deployment.KeyPrefix,
 		Shards: a.Config.Deployment.Shards}
@@ -122,6 +124,7 @@ func (a *App) CampaignWithTopUps(ctx context.Context, id string) (ledger.StoredC
 	return c, stored, err
 }
 
+// ErrNoCampaign returns the error of a campaign that the ledger does not have.
 func ErrNoCampaign(id string) error {
 	return hongbao.Errorf(hongbao.ClassPermanent,
 		"campaign %.80q: %w: `hongbao campaign create` creates it, `hongbao campaign list` shows the existing campaigns", id,

@@ -46,6 +46,7 @@ type Quarantined struct {
 	Resolution string     `json:"resolution,omitempty" doc:"The decision and its reason. Absent while the grant waits for a decision."`
 }
 
+// Printable returns the form of a quarantined grant that answers show.
 func Printable(q *ledger.Quarantined) Quarantined {
 	out := Quarantined{
 		ID: q.ID, Reason: q.Reason, Campaign: q.Grant.Campaign, Packet: q.Grant.Packet, Currency: q.Grant.Currency,
