@@ -11,7 +11,7 @@ ROUNDS ?= 5
 SEED ?= 0
 SERVER ?=
 TIMEOUT ?= 20m
-LONGEST := ./cmd/hongbao ./test ./internal/ledger ./internal/sinks/publish ./consumer ./producer ./internal/app
+LONGEST := ./cmd/hongbao ./test ./internal/ledger ./internal/sinks/publish ./consumer ./producer ./internal/ops/find
 GOLANGCI_VERSION := v2.15.0
 
 GORELEASER_VERSION := v2.16.0

@@ -14,8 +14,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
+	"github.com/hongbao-project/hongbao/internal/ops/losses"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -108,7 +109,7 @@ func (l *losing) announceMissing() {
 }
 
 // recovery returns the report of `hongbao recover`.
-func (l *losing) recovery() (r app.Recovery) {
+func (l *losing) recovery() (r losses.Recovery) {
 	l.t.Helper()
 	cmd := l.command("recover", "--json")
 	_ = cmd.Run() // exit code 3: something is lost
@@ -213,7 +214,7 @@ func (l *losing) count(everyone []*callers) {
 	}
 	events, packets := map[string]bool{}, map[string]bool{}
 	for line := range strings.Lines(l.ok("tail")) {
-		var r app.Tailed
+		var r deliveries.Tailed
 		require.NoError(l.t, json.Unmarshal([]byte(line), &r))
 		packet := fmt.Sprint(r.Campaign, " ", r.Packet)
 		if events[r.Event] || packets[packet] {

@@ -69,7 +69,7 @@ var (
 )
 
 // losses returns all rows of the table.
-func losses() []loss {
+func lossRows() []loss {
 	return []loss{
 		{name: "a replica that lags is promoted by Sentinel", classes: fastAndReplica, redis: bySentinel,
 			fault: promotedBySentinel},
@@ -117,7 +117,7 @@ func TestLosses(t *testing.T) {
 	if !*everyLoss {
 		t.Parallel()
 	}
-	for i, row := range losses() {
+	for i, row := range lossRows() {
 		if !*everyLoss && !row.quick {
 			continue
 		}
@@ -225,7 +225,7 @@ func writeLoss(t *testing.T, l *losing) {
 		}
 	}
 	fresh := lines[:2:2]
-	for _, row := range losses() {
+	for _, row := range lossRows() {
 		for _, class := range []hongbao.Durability{fast, replica, fsync} {
 			if line := is[fmt.Sprintf(" %s  %s ", row.name, class)]; line != "" {
 				fresh = append(fresh, line)
@@ -244,7 +244,7 @@ func TestLossesAreDocumented(t *testing.T) {
 	for _, line := range lines[2:] {
 		has = append(has, keyOf(line))
 	}
-	for _, row := range losses() {
+	for _, row := range lossRows() {
 		if row.classes == nil {
 			row.classes = []hongbao.Durability{fast}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
+	"github.com/hongbao-project/hongbao/internal/ops/books"
 )
 
 func archiveCmd() *cobra.Command {
@@ -32,14 +33,14 @@ func archiveCmd() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
-				done := []app.Removed{}
-				step := a.Archive
+				done := []books.Removed{}
+				step := books.Of(a).Archive
 				if remove {
-					step = a.DeleteArchived
+					step = books.Of(a).DeleteArchived
 				}
 				var err error
 				for _, id := range args {
-					var one app.Removed
+					var one books.Removed
 					if one, err = step(cmd.Context(), id, dir); err != nil {
 						break
 					}
@@ -49,7 +50,7 @@ func archiveCmd() *cobra.Command {
 					return err
 				}
 				out := struct {
-					Archived []app.Removed `json:"archived"`
+					Archived []books.Removed `json:"archived"`
 				}{done}
 				return errors.Join(printAnswer(cmd, out, func(w io.Writer) error { return writeRemoved(w, done, remove) }), err)
 			})
@@ -61,7 +62,7 @@ func archiveCmd() *cobra.Command {
 	return cmd
 }
 
-func writeRemoved(w io.Writer, done []app.Removed, deleted bool) error {
+func writeRemoved(w io.Writer, done []books.Removed, deleted bool) error {
 	for i := range done {
 		r := &done[i]
 		what := "verified and recorded; --delete deletes them from the ledger"

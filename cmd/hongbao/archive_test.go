@@ -17,7 +17,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/ops/books"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -35,7 +36,7 @@ func (d *deployment) ended(id string) {
 	d.t.Helper()
 	w := d.start("work")
 	d.quiet()
-	left := decided[app.Ending](d.t, d.ok("campaign", "close", id, "--early", "--json")).Amount
+	left := decided[campaigns.Ending](d.t, d.ok("campaign", "close", id, "--early", "--json")).Amount
 	d.set("CAMPAIGN_GRACE", "0s")
 	d.ok("campaign", "refund", id, "--wait", "30s", "--amount", strconv.FormatInt(int64(left), 10))
 	w.stop(syscall.SIGTERM)
@@ -48,9 +49,9 @@ func (d *deployment) ended(id string) {
 }
 
 // archived returns the only campaign of the command's answer.
-func (d *deployment) archived(args ...string) app.Removed {
+func (d *deployment) archived(args ...string) books.Removed {
 	d.t.Helper()
-	out := decided[struct{ Archived []app.Removed }](d.t, d.ok(append([]string{"archive", "--json"}, args...)...))
+	out := decided[struct{ Archived []books.Removed }](d.t, d.ok(append([]string{"archive", "--json"}, args...)...))
 	require.Len(d.t, out.Archived, 1)
 	return out.Archived[0]
 }
@@ -89,7 +90,7 @@ func TestArchive(t *testing.T) {
 		strings.Join(lines[0], " "))
 	manifest, err := os.ReadFile(filepath.Join(dir, "rain.manifest.json"))
 	require.NoError(t, err)
-	var archived app.Archived
+	var archived books.Archived
 	require.NoError(t, json.Unmarshal(manifest, &archived))
 	require.Equal(t, r.Archived, archived)
 	left, err := os.ReadDir(dir)

@@ -17,6 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/books"
 )
 
 func auditCmd() *cobra.Command {
@@ -108,7 +109,7 @@ func lastAuditCmd() *cobra.Command {
 	}
 }
 
-func writeLastAudit(w io.Writer, last *app.LastAudit) error {
+func writeLastAudit(w io.Writer, last *books.LastAudit) error {
 	_, err := fmt.Fprintf(w, "Redis, ledger and topic: %s. Last audit: %s, differences: %d.\n", last.Verdict,
 		last.Started.UTC().Format(time.RFC3339), *last.Differences)
 	return err

@@ -16,9 +16,9 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -244,11 +244,11 @@ func TestAuditNamesACopyInTheTopic(t *testing.T) {
 }
 
 // parse reads the output of `hongbao tail`, and fails if an event occurs twice.
-func parse(t *testing.T, out string) map[string]app.Tailed {
+func parse(t *testing.T, out string) map[string]deliveries.Tailed {
 	t.Helper()
-	all := map[string]app.Tailed{}
+	all := map[string]deliveries.Tailed{}
 	for s := bufio.NewScanner(strings.NewReader(out)); s.Scan(); {
-		var l app.Tailed
+		var l deliveries.Tailed
 		require.NoError(t, json.Unmarshal(s.Bytes(), &l), s.Text())
 		require.NotContains(t, all, l.Event)
 		all[l.Event] = l

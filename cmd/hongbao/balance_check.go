@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/ops/payments"
 )
 
 // mismatch is a difference that `hongbao balance check` prints.
@@ -27,7 +28,7 @@ func balanceCheckCmd() *cobra.Command {
 		Example: "  hongbao balance check --ledger.dsn=balance.db", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, app.Needs{}, func(a *app.App) error {
-				list, err := a.CheckBook(cmd.Context())
+				list, err := payments.Of(a).CheckBook(cmd.Context())
 				if err != nil {
 					return err
 				}

@@ -10,6 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ops/payments"
 )
 
 // clientFund is a fund of a client, as `balance fund` and `balance funds` print it.
@@ -32,7 +33,7 @@ func balanceFundsCmd() *cobra.Command {
 		Example: "  hongbao balance funds --ledger.dsn=balance.db", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, app.Needs{}, func(a *app.App) error {
-				funds, err := a.Funds(cmd.Context())
+				funds, err := payments.Of(a).Funds(cmd.Context())
 				if err != nil {
 					return err
 				}
@@ -72,7 +73,7 @@ func balanceFundCmd() *cobra.Command {
 				return app.Usage("--amount, --currency, --id, --by and --why are required (see `%s --help`)", cmd.CommandPath())
 			}
 			return with(cmd, app.Needs{}, func(a *app.App) error {
-				fund, err := a.Fund(cmd.Context(), f)
+				fund, err := payments.Of(a).Fund(cmd.Context(), f)
 				if err != nil {
 					return err
 				}

@@ -24,6 +24,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/ops/apikeys"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -54,7 +55,7 @@ func startBalance(t *testing.T, addr, dsn string, env ...string) *program {
 	cfg, err := configs.Load("", env, nil)
 	require.NoError(t, err)
 	require.NoError(t, app.With(t.Context(), cfg, app.Needs{Keys: true}, func(a *app.App) error {
-		has, err := a.Keys(t.Context(), false)
+		has, err := apikeys.Of(a).Keys(t.Context(), false)
 		for _, k := range []access.Key{clientKey, accountKey} {
 			if err == nil && !slices.ContainsFunc(has, func(h access.Key) bool { return h.ID == k.ID }) {
 				_, err = a.Ledger().AddKey(t.Context(), k)
@@ -136,7 +137,7 @@ func TestBalanceClients(t *testing.T) {
 	}
 	require.Contains(t, ok("balance", "migrate"), "0012_ledger.sql")
 	key := strings.TrimSpace(ok("key", "create", "--role=client", "--client=shop"))
-	desk := decided[app.NewKey](t, ok("key", "create", "--role=accountant", "--client=helpdesk", "--json"))
+	desk := decided[apikeys.NewKey](t, ok("key", "create", "--role=accountant", "--client=helpdesk", "--json"))
 	for range 2 {
 		require.Equal(t, "fund of shop: 5.00 CNY put into it, 0.00 CNY credited, 5.00 CNY left\n",
 			ok("balance", "fund", "shop", "--amount=500", "--currency=CNY", "--id=b1", "--by=ann", "--why=budget"))

@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 )
 
 func campaignCmd() *cobra.Command {
@@ -190,7 +191,7 @@ func listCmd() *cobra.Command {
 					return err
 				}
 				out := struct {
-					Campaigns []app.ListedCampaign `json:"campaigns"`
+					Campaigns []campaigns.ListedCampaign `json:"campaigns"`
 				}{list}
 				return printAnswer(cmd, out, func(w io.Writer) error { return writeCampaigns(w, list) })
 			})
@@ -198,7 +199,7 @@ func listCmd() *cobra.Command {
 	}
 }
 
-func writeCampaigns(w io.Writer, list []app.ListedCampaign) error {
+func writeCampaigns(w io.Writer, list []campaigns.ListedCampaign) error {
 	t := newColumns(w)
 	fmt.Fprintln(t, "ID\tNAME\tKIND\tPACKETS\tFUNDED\tGRANTED\tREFUNDED\tSTATUS\tFROM\tTO\tCODES")
 	for i := range list {

@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 )
 
 func showCmd() *cobra.Command {
@@ -33,7 +34,7 @@ func showCmd() *cobra.Command {
 	}
 }
 
-func writeShown(w io.Writer, c *app.Shown, now time.Time) error {
+func writeShown(w io.Writer, c *campaigns.Shown, now time.Time) error {
 	t, s, state := newColumns(w), &c.Spec, stateOf(c, now)
 	fmt.Fprintf(t, "%s\t%s\t%s\n", s.ID, styled(stateStyle(state), state), s.Name)
 	if c.Redis != nil && c.Redis.Pause != nil {

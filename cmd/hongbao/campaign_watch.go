@@ -14,6 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -62,11 +64,11 @@ type watchedCampaign struct {
 }
 
 type watchedSink struct {
-	Sink    string        `json:"sink"`
-	State   app.SinkState `json:"state"`
-	Waiting int64         `json:"waiting"`
-	Oldest  *float64      `json:"oldest_seconds"`
-	Dead    int64         `json:"dead_letters"`
+	Sink    string               `json:"sink"`
+	State   deliveries.SinkState `json:"state"`
+	Waiting int64                `json:"waiting"`
+	Oldest  *float64             `json:"oldest_seconds"`
+	Dead    int64                `json:"dead_letters"`
 }
 
 // readCampaign reads a campaign, and replaces before by it.
@@ -84,7 +86,7 @@ func readCampaign(ctx context.Context, o ops.Operations, id string, before *watc
 	return &now, nil
 }
 
-func watchCampaign(c *app.Shown, sinks *app.Status, before *watchedCampaign, now time.Time) watchedCampaign {
+func watchCampaign(c *campaigns.Shown, sinks *deliveries.Status, before *watchedCampaign, now time.Time) watchedCampaign {
 	w := watchedCampaign{Time: now, Campaign: c.Spec.ID, State: stateOf(c, now), Currency: c.Spec.Currency, Packets: c.Ledger.Packets,
 		Funded: c.Ledger.Funded, Won: c.Ledger.Granted, Paid: c.Ledger.Granted, Sinks: []watchedSink{}, spec: c.Spec}
 	if r := c.Redis; r != nil {
@@ -102,7 +104,7 @@ func watchCampaign(c *app.Shown, sinks *app.Status, before *watchedCampaign, now
 }
 
 // stateOf returns the state of a campaign in words. The window counts by the clock of this machine.
-func stateOf(c *app.Shown, now time.Time) string {
+func stateOf(c *campaigns.Shown, now time.Time) string {
 	switch {
 	case c.Ledger.State == ledger.StateRefunded:
 		return "refunded"
@@ -129,11 +131,11 @@ func stateStyle(state string) style {
 }
 
 // sinkStyle returns the style of a sink's state.
-func sinkStyle(s app.SinkState) style {
+func sinkStyle(s deliveries.SinkState) style {
 	switch s {
-	case app.SinkWorking:
+	case deliveries.SinkWorking:
 		return good
-	case app.SinkPaused:
+	case deliveries.SinkPaused:
 		return warn
 	default:
 		return bad

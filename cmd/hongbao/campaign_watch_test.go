@@ -10,19 +10,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 var noon = time.Date(2026, 2, 17, 12, 0, 0, 0, time.UTC)
 
-func shownRain() *app.Shown {
-	return &app.Shown{
+func shownRain() *campaigns.Shown {
+	return &campaigns.Shown{
 		Spec: hongbao.Campaign{ID: "rain", Name: "春雨红包", Currency: "CNY", From: noon, To: noon.Add(time.Hour),
 			TimeZone: "Asia/Shanghai"},
-		Ledger: app.CampaignInLedger{State: ledger.StateFunded, Packets: 50_000, Funded: 500_000_00, Granted: 1_234_56},
+		Ledger: campaigns.CampaignInLedger{State: ledger.StateFunded, Packets: 50_000, Funded: 500_000_00, Granted: 1_234_56},
 		Redis: &store.Status{State: store.StateOpen, Packets: 50_000, GrantedAmount: 1_300_00,
 			Counts: store.Counts{Loaded: 50_000, Granted: 12_034, Left: 37_966}},
 	}
@@ -31,8 +32,8 @@ func shownRain() *app.Shown {
 func TestCampaignOnTheScreen(t *testing.T) {
 	t.Parallel()
 	oldest := 4.1
-	sinks := &app.Status{Sinks: []app.SinkStatus{{Sink: "balance", State: app.SinkWorking},
-		{Sink: "kafka", State: app.SinkNoWorker, Waiting: 2_024, Oldest: &oldest, Dead: 1}}}
+	sinks := &deliveries.Status{Sinks: []deliveries.SinkStatus{{Sink: "balance", State: deliveries.SinkWorking},
+		{Sink: "kafka", State: deliveries.SinkNoWorker, Waiting: 2_024, Oldest: &oldest, Dead: 1}}}
 	before := watchedCampaign{Time: noon, Granted: 10_074}
 	w := watchCampaign(shownRain(), sinks, &before, noon.Add(2*time.Second))
 	var out bytes.Buffer
@@ -53,14 +54,14 @@ func TestCampaignOnTheScreen(t *testing.T) {
 
 func TestStateOfACampaign(t *testing.T) {
 	t.Parallel()
-	for want, change := range map[string]func(c *app.Shown) time.Time{
-		"open":        func(*app.Shown) time.Time { return noon },
-		"not started": func(*app.Shown) time.Time { return noon.Add(-1) },
-		"ended":       func(*app.Shown) time.Time { return noon.Add(time.Hour) },
-		"sold out":    func(c *app.Shown) time.Time { c.Redis.Left = 0; return noon },
-		"paused":      func(c *app.Shown) time.Time { c.Redis.State = store.StatePaused; return noon },
-		"not loaded":  func(c *app.Shown) time.Time { c.Redis = nil; return noon },
-		"refunded":    func(c *app.Shown) time.Time { c.Redis, c.Ledger.State = nil, ledger.StateRefunded; return noon },
+	for want, change := range map[string]func(c *campaigns.Shown) time.Time{
+		"open":        func(*campaigns.Shown) time.Time { return noon },
+		"not started": func(*campaigns.Shown) time.Time { return noon.Add(-1) },
+		"ended":       func(*campaigns.Shown) time.Time { return noon.Add(time.Hour) },
+		"sold out":    func(c *campaigns.Shown) time.Time { c.Redis.Left = 0; return noon },
+		"paused":      func(c *campaigns.Shown) time.Time { c.Redis.State = store.StatePaused; return noon },
+		"not loaded":  func(c *campaigns.Shown) time.Time { c.Redis = nil; return noon },
+		"refunded":    func(c *campaigns.Shown) time.Time { c.Redis, c.Ledger.State = nil, ledger.StateRefunded; return noon },
 	} {
 		c := shownRain()
 		at := change(c)

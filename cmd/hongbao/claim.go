@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 func claimCmd() *cobra.Command {
@@ -24,12 +25,12 @@ func claimListCmd() *cobra.Command {
 		Example: "  hongbao claim list", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, app.Needs{}, func(a *app.App) error {
-				list, err := a.ListClaims(cmd.Context())
+				list, err := deliveries.Of(a).ListClaims(cmd.Context())
 				if err != nil {
 					return err
 				}
 				answer := struct {
-					Claims []app.OpenClaim `json:"claims"`
+					Claims []deliveries.OpenClaim `json:"claims"`
 				}{list}
 				return printAnswer(cmd, answer, func(w io.Writer) error { return writeClaims(w, list) })
 			})
@@ -37,7 +38,7 @@ func claimListCmd() *cobra.Command {
 	}
 }
 
-func writeClaims(w io.Writer, list []app.OpenClaim) error {
+func writeClaims(w io.Writer, list []deliveries.OpenClaim) error {
 	t := newColumns(w)
 	fmt.Fprintln(t, "CLAIM\tGRANTS\tEVENTS\tSENT\tTOPIC\tPARTITION\tFROM OFFSET\tOWNER\tUNTIL\tSETTLE FROM")
 	for i := range list {
@@ -61,7 +62,7 @@ func writeClaims(w io.Writer, list []app.OpenClaim) error {
 }
 
 func claimSettleCmd() *cobra.Command {
-	var o app.ClaimDecision
+	var o deliveries.ClaimDecision
 	as := ""
 	cmd := &cobra.Command{
 		Use: "settle CLAIM", Short: "Decide whether the batch of a claim is in the topic, and end the claim",
@@ -85,7 +86,7 @@ keeps --by and --why.`,
 			}
 			o.ID, o.Published = args[0], as == "published"
 			return with(cmd, app.Needs{}, func(a *app.App) error {
-				out, err := a.SettleClaim(cmd.Context(), o)
+				out, err := deliveries.Of(a).SettleClaim(cmd.Context(), o)
 				if out == nil {
 					return err
 				}
@@ -100,7 +101,7 @@ keeps --by and --why.`,
 	return cmd
 }
 
-func writeSettled(w io.Writer, c *app.SettledClaim, as string) error {
+func writeSettled(w io.Writer, c *deliveries.SettledClaim, as string) error {
 	if _, err := fmt.Fprintf(w, "claim %s is settled: its %d grants are %s\n", c.Claim, c.Grants, as); err != nil {
 		return err
 	}

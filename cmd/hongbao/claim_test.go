@@ -8,11 +8,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -56,7 +56,7 @@ func TestClaimIsSettled(t *testing.T) {
 			d.refused(4, append(settle, as), "settle claim "+id, "still open at "+from)
 			require.Contains(t, d.ok("claim", "list"), id, "the claim stays")
 			d.claimed(old, now.Add(-time.Hour))
-			list := decided[struct{ Claims []app.OpenClaim }](t, d.ok("claim", "list", "--json")).Claims
+			list := decided[struct{ Claims []deliveries.OpenClaim }](t, d.ok("claim", "list", "--json")).Claims
 			require.Len(t, list, 1)
 			require.Equal(t, id, list[0].ID)
 			require.EqualValues(t, 2, list[0].Grants)
@@ -65,7 +65,7 @@ func TestClaimIsSettled(t *testing.T) {
 
 			require.Contains(t, d.ok(append(settle, as)...), "its 2 grants are "+as+"\n2 of 2 letters were requeued")
 			require.Len(t, decided[listed](t, d.ok("dead", "list", "--json")).Letters, 2, "the letters of others stay")
-			require.Empty(t, decided[struct{ Claims []app.OpenClaim }](t, d.ok("claim", "list", "--json")).Claims)
+			require.Empty(t, decided[struct{ Claims []deliveries.OpenClaim }](t, d.ok("claim", "list", "--json")).Claims)
 			r := d.auditNow()
 			require.Zero(t, r.Found[audit.OpenClaim])
 			if published {
@@ -123,12 +123,12 @@ func TestClaimOfAReplay(t *testing.T) {
 	require.NoError(t, d.rdb.Rename(t.Context(), keys.Claims(configs.SinkKafka), keys.Claims(sink)).Err())
 
 	id := sink + "/0/w9.1"
-	list := decided[struct{ Claims []app.OpenClaim }](t, d.ok("claim", "list", "--json")).Claims
+	list := decided[struct{ Claims []deliveries.OpenClaim }](t, d.ok("claim", "list", "--json")).Claims
 	require.Len(t, list, 1)
 	require.Equal(t, id, list[0].ID)
 	settle := []string{"claim", "settle", id, "--by", "ann", "--why", "looked at the topic", "--as", "published"}
 	require.Contains(t, d.ok(settle...), "its 2 grants are published")
-	require.Empty(t, decided[struct{ Claims []app.OpenClaim }](t, d.ok("claim", "list", "--json")).Claims)
+	require.Empty(t, decided[struct{ Claims []deliveries.OpenClaim }](t, d.ok("claim", "list", "--json")).Claims)
 	d.refused(1, settle, "is not open")
 	report := decided[struct{ Delivered, Before int64 }](t, d.ok(copies...))
 	require.Equal(t, []int64{0, 2}, []int64{report.Delivered, report.Before})

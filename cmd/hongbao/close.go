@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 )
 
 func closeCmd() *cobra.Command {
@@ -52,7 +53,7 @@ func cancelCmd() *cobra.Command {
 	}
 }
 
-func writeClosing(w io.Writer, e *app.Ending) error {
+func writeClosing(w io.Writer, e *campaigns.Ending) error {
 	var b strings.Builder
 	if c := e.Closed; c != nil {
 		fmt.Fprintf(&b, "campaign %s was closed %s by event %s\ngranted %s, %s\nleft %s, %s\n", e.Campaign,
@@ -85,8 +86,8 @@ func writeClosing(w io.Writer, e *app.Ending) error {
 }
 
 // printEnding returns a function that prints how far a campaign has been closed or refunded.
-func printEnding(cmd *cobra.Command) func(*app.Ending, error) error {
-	return func(e *app.Ending, err error) error {
+func printEnding(cmd *cobra.Command) func(*campaigns.Ending, error) error {
+	return func(e *campaigns.Ending, err error) error {
 		if err != nil {
 			return err
 		}

@@ -16,6 +16,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/apikeys"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
+	"github.com/hongbao-project/hongbao/internal/ops/payments"
 	"github.com/hongbao-project/hongbao/internal/run"
 )
 
@@ -117,7 +121,7 @@ func offerOneOf(words []string) completer {
 }
 
 func offerCampaigns(cmd *cobra.Command, prefix string) (ids []string, err error) {
-	offer := func(list []app.ListedCampaign) {
+	offer := func(list []campaigns.ListedCampaign) {
 		for i := range list {
 			c := &list[i]
 			ids = append(ids, fmt.Sprintf("%s\t%s, from %s", c.ID, c.State, c.From.Format(time.RFC3339)))
@@ -132,7 +136,7 @@ func offerCampaigns(cmd *cobra.Command, prefix string) (ids []string, err error)
 		return ids, err
 	}
 	err = with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
-		page, err := a.ListCampaigns(cmd.Context(), "", completeMost,
+		page, err := campaigns.Of(a).ListCampaigns(cmd.Context(), "", completeMost,
 			func(id string) bool { return strings.HasPrefix(id, prefix) })
 		offer(page.Campaigns)
 		return err
@@ -191,7 +195,7 @@ func offerLetters(cmd *cobra.Command, _ string) (ids []string, err error) {
 
 func offerClaims(cmd *cobra.Command, _ string) (ids []string, err error) {
 	err = with(cmd, app.Needs{}, func(a *app.App) error {
-		list, err := a.ListClaimsOf(cmd.Context(), configs.SinkKafka) // without a scan for replays
+		list, err := deliveries.Of(a).ListClaimsOf(cmd.Context(), configs.SinkKafka) // without a scan for replays
 		for i := range list {
 			ids = append(ids, fmt.Sprintf("%s\t%d grants of %s", list[i].ID, list[i].Grants, list[i].Owner))
 		}
@@ -214,7 +218,7 @@ func offerQuarantined(cmd *cobra.Command, _ string) (ids []string, err error) {
 
 func offerKeys(cmd *cobra.Command, _ string) (ids []string, err error) {
 	err = with(cmd, app.Needs{Keys: true}, func(a *app.App) error {
-		all, err := a.Keys(cmd.Context(), false)
+		all, err := apikeys.Of(a).Keys(cmd.Context(), false)
 		for i := range all {
 			ids = append(ids, fmt.Sprintf("%s\t%s %s", all[i].ID, all[i].Role, all[i].Note))
 		}
@@ -225,11 +229,11 @@ func offerKeys(cmd *cobra.Command, _ string) (ids []string, err error) {
 
 func offerClients(cmd *cobra.Command, _ string) (names []string, err error) {
 	err = with(cmd, app.Needs{Keys: true}, func(a *app.App) error {
-		keys, err := a.Keys(cmd.Context(), false)
+		keys, err := apikeys.Of(a).Keys(cmd.Context(), false)
 		if err != nil {
 			return err
 		}
-		funds, err := a.Funds(cmd.Context())
+		funds, err := payments.Of(a).Funds(cmd.Context())
 		for i := range keys {
 			if keys[i].Client != "" {
 				names = append(names, keys[i].Client)
@@ -247,7 +251,7 @@ func offerClients(cmd *cobra.Command, _ string) (names []string, err error) {
 
 func offerReplays(cmd *cobra.Command, _ string) (names []string, err error) {
 	err = with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
-		all, err := a.Replays(cmd.Context())
+		all, err := deliveries.Of(a).Replays(cmd.Context())
 		for i := range all {
 			state := "begun"
 			if all[i].Finished {

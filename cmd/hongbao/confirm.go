@@ -16,6 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/sinks/remote"
 )
 
@@ -61,7 +62,7 @@ func deadConfirmCmd() *cobra.Command {
 				return err
 			}
 			return with(cmd, app.Needs{}, func(a *app.App) error {
-				report, err := a.Confirm(cmd.Context(), o)
+				report, err := deliveries.Of(a).Confirm(cmd.Context(), o)
 				if report == nil {
 					return err
 				}
@@ -114,8 +115,8 @@ func (f *confirmFlags) check(cmd *cobra.Command, ids []string) error {
 }
 
 // confirmation returns the confirmation that is stored with the letters, built from the flags.
-func (f *confirmFlags) confirmation(letters []string) (o app.Confirmation, err error) {
-	o = app.Confirmation{Letters: letters, Decision: f.who, Patience: f.patience, DryRun: f.dryRun}
+func (f *confirmFlags) confirmation(letters []string) (o deliveries.Confirmation, err error) {
+	o = deliveries.Confirmation{Letters: letters, Decision: f.who, Patience: f.patience, DryRun: f.dryRun}
 	for _, text := range f.packets {
 		p, err := parsePacket(text)
 		if err != nil {
@@ -137,7 +138,7 @@ func (f *confirmFlags) confirmation(letters []string) (o app.Confirmation, err e
 }
 
 // writeConfirmed prints the credits and what happened to them. In a dry run it prints from when an inquiry counts.
-func writeConfirmed(w io.Writer, c *app.Confirmed, f *confirmFlags) error {
+func writeConfirmed(w io.Writer, c *deliveries.Confirmed, f *confirmFlags) error {
 	for _, x := range c.Credits {
 		if _, err := fmt.Fprintf(w, "%s: credit %s, %s to account %s\n", x.Letter, x.Reference,
 			money.Text(x.Amount, x.Currency), x.Account); err != nil {
@@ -171,11 +172,11 @@ func writeConfirmed(w io.Writer, c *app.Confirmed, f *confirmFlags) error {
 }
 
 // parsePacket reads CAMPAIGN/PACKET.
-func parsePacket(text string) (app.PacketID, error) {
+func parsePacket(text string) (deliveries.PacketID, error) {
 	id, number, _ := strings.Cut(text, "/")
 	packet, err := strconv.ParseInt(number, 10, 64)
 	if hongbao.CheckCampaignID(id) != nil || err != nil || packet < 1 {
-		return app.PacketID{}, app.Usage("--packet %.120q: want CAMPAIGN/PACKET, as rain/17", text)
+		return deliveries.PacketID{}, app.Usage("--packet %.120q: want CAMPAIGN/PACKET, as rain/17", text)
 	}
-	return app.PacketID{Campaign: id, Packet: packet}, nil
+	return deliveries.PacketID{Campaign: id, Packet: packet}, nil
 }

@@ -13,9 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -114,7 +114,7 @@ func TestConfirmCreditsInDoubt(t *testing.T) {
 	require.Contains(t, dry, "to account u0000")
 	require.Contains(t, dry, "Dry run: nothing was written. 2 letters would be requeued")
 	require.Zero(t, d.show("rain").Ledger.Granted)
-	said := decided[app.Confirmed](t, d.ok(confirm("--booked", booked, "--json")...))
+	said := decided[deliveries.Confirmed](t, d.ok(confirm("--booked", booked, "--json")...))
 	require.EqualValues(t, 2, said.Resolved)
 	require.Len(t, said.Credits, 2)
 	require.Equal(t, want["u0000"]+want["u0001"], d.show("rain").Ledger.Granted)

@@ -17,8 +17,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/ops/apikeys"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -26,7 +27,7 @@ import (
 // key creates an API key with a role, and returns its text.
 func (d *deployment) key(args ...string) string {
 	d.t.Helper()
-	var made app.NewKey
+	var made apikeys.NewKey
 	require.NoError(d.t, json.Unmarshal([]byte(d.ok(append([]string{"key", "create", "--json", "--role"}, args...)...)),
 		&made))
 	return made.Text
@@ -179,7 +180,7 @@ func TestConsolePages(t *testing.T) {
 
 	d.ok("campaign", "close", "rain", "--early")
 	d.quiet()
-	ending := decided[app.Ending](t, d.ok("campaign", "close", "rain", "--early", "--json"))
+	ending := decided[campaigns.Ending](t, d.ok("campaign", "close", "rain", "--early", "--json"))
 	d.ok("campaign", "refund", "rain", "--amount", fmt.Sprint(int64(ending.Amount)))
 	d.ok("campaign", "reveal", "rain")
 	page = v.sees("/campaigns/rain", "Refunded", `class="plan"`, "the revealed plan", "First grant",

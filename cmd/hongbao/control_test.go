@@ -14,9 +14,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/front/web/webtest"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -109,7 +109,7 @@ func TestAdministrationByHTTP(t *testing.T) {
 		"time_zone": "Asia/Shanghai", "sponsor": "acme", "durability": "fast",
 	})
 	require.NoError(t, err)
-	var created app.Created
+	var created campaigns.Created
 	require.Equal(t, 200, killed("/v1/campaigns", string(spec), "create", &created, atOnce))
 	require.True(t, created.Created, "the retry gets the first answer")
 	require.Equal(t, 200, killed("/v1/campaigns/rain/load", "{}", "load", nil, atOnce))
@@ -119,7 +119,7 @@ func TestAdministrationByHTTP(t *testing.T) {
 	require.Equal(t, 200, a.post("/v1/campaigns/rain/resume", "{}", "resume", nil))
 	require.Equal(t, "granted", g.grab("rain", "u2", "r1").Outcome)
 	require.Equal(t, 409, a.post("/v1/campaigns/rain/close", "{}", "close", nil), "its window is open")
-	var ending app.Ending
+	var ending campaigns.Ending
 	ledger.Delay(700 * time.Millisecond) // to kill it after the effect and before the answer
 	require.Equal(t, 200, killed("/v1/campaigns/rain/close", `{"early":true}`, "close-early", &ending, func() bool {
 		state, err := d.rdb.HGet(t.Context(), d.store.Home("rain").Keys.Campaign("rain"), "state").Result()

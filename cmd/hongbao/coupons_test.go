@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -46,12 +46,12 @@ func (d *deployment) grabJSON(args ...string) (a hongbao.Answer) {
 }
 
 // tailed runs `hongbao tail` and parses its output.
-func (d *deployment) tailed(env ...string) (list []app.Tailed) {
+func (d *deployment) tailed(env ...string) (list []deliveries.Tailed) {
 	d.t.Helper()
 	r := runProgram(d.t, append(d.env[:len(d.env):len(d.env)], env...), "tail")
 	require.Zero(d.t, r.code, r.err)
 	for lines := bufio.NewScanner(strings.NewReader(r.out)); lines.Scan(); {
-		var l app.Tailed
+		var l deliveries.Tailed
 		require.NoError(d.t, json.Unmarshal(lines.Bytes(), &l))
 		list = append(list, l)
 	}

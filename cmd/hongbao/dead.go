@@ -18,6 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 func deadCmd() *cobra.Command {
@@ -71,7 +72,7 @@ func deadListCmd() *cobra.Command {
 	return cmd
 }
 
-func writeLetters(w io.Writer, p *app.LetterPage) error {
+func writeLetters(w io.Writer, p *deliveries.LetterPage) error {
 	t := newColumns(w)
 	fmt.Fprintln(t, "LETTER\tEVENT\tCAMPAIGN\tUSER\tAMOUNT\tCLASS\tATTEMPTS\tDIED\tREASON")
 	for i := range p.Letters {

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
@@ -19,6 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
+	"github.com/hongbao-project/hongbao/internal/ops/payments"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -246,17 +246,17 @@ func TestQuarantineIsResolved(t *testing.T) {
 	require.NoError(t, d.rdb.HSet(t.Context(), k.Keys.Meta(), "seq", 4).Err())
 	d.ok("replay", "settle-again", "--to", "balance")
 
-	waiting := decided[app.QuarantinePage](t, d.ok("quarantine", "list", "--json")).Grants
+	waiting := decided[payments.QuarantinePage](t, d.ok("quarantine", "list", "--json")).Grants
 	require.Len(t, waiting, 2)
 	require.Equal(t, ledger.DifferentUser, waiting[0].Reason)
 	require.Contains(t, d.ok("quarantine", "list"), "waits")
-	one := decided[app.Quarantined](t, d.ok("quarantine", "show", fmt.Sprint(waiting[0].ID)))
+	one := decided[payments.Quarantined](t, d.ok("quarantine", "show", fmt.Sprint(waiting[0].ID)))
 	require.Equal(t, "other0", one.Came.User)
 	require.Equal(t, "u1", one.Ledger.User)
 
 	pay := []string{"quarantine", "resolve", fmt.Sprint(one.ID), "--pay", "--by", "ann", "--why", "Redis dealt it twice"}
 	for range 2 {
-		got := decided[app.Quarantined](t, d.ok(pay...))
+		got := decided[payments.Quarantined](t, d.ok(pay...))
 		require.Equal(t, "paid from the reserve: Redis dealt it twice", got.Resolution)
 	}
 	d.ok("quarantine", "resolve", fmt.Sprint(waiting[1].ID), "--void", "--by", "bob", "--why", "forged")

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -50,7 +50,7 @@ func (d *devServer) waits(sink string) int64 {
 	d.t.Helper()
 	r := runProgram(d.t, []string{"HONGBAO_CONFIG=" + d.Config}, "status", "--json")
 	require.Zero(d.t, r.code, r.err)
-	var s app.Status
+	var s deliveries.Status
 	require.NoError(d.t, json.Unmarshal([]byte(r.out), &s))
 	for i := range s.Sinks {
 		if s.Sinks[i].Sink == sink {

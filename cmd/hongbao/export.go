@@ -11,11 +11,12 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
+	"github.com/hongbao-project/hongbao/internal/ops/books"
 )
 
 func exportCmd() *cobra.Command {
 	var (
-		e   app.Export
+		e   books.Export
 		day string
 	)
 	cmd := &cobra.Command{
@@ -37,12 +38,12 @@ func exportCmd() *cobra.Command {
 				}
 			}
 			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
-				files, err := a.Export(cmd.Context(), e)
+				files, err := books.Of(a).Export(cmd.Context(), e)
 				if err != nil && len(files) == 0 {
 					return err
 				}
 				out := struct {
-					Files []app.Exported `json:"files"`
+					Files []books.Exported `json:"files"`
 				}{files}
 				return errors.Join(printAnswer(cmd, out, func(w io.Writer) error { return writeExported(w, files) }), err)
 			})
@@ -57,7 +58,7 @@ func exportCmd() *cobra.Command {
 	return cmd
 }
 
-func writeExported(w io.Writer, files []app.Exported) error {
+func writeExported(w io.Writer, files []books.Exported) error {
 	if len(files) == 0 {
 		_, err := fmt.Fprintln(w, "no campaign moved money on that day")
 		return err

@@ -15,8 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/ops/books"
 )
 
 // booked sets the time of all bookings in the ledger, and returns the day of that time in the campaigns' time zone.
@@ -35,9 +35,9 @@ func (d *deployment) zone() *time.Location {
 }
 
 // exported runs the export of one campaign, and returns the answer and the lines of the file.
-func (d *deployment) exported(args ...string) (app.Exported, [][]string) {
+func (d *deployment) exported(args ...string) (books.Exported, [][]string) {
 	d.t.Helper()
-	files := decided[struct{ Files []app.Exported }](d.t, d.ok(append([]string{"export", "--json"}, args...)...)).Files
+	files := decided[struct{ Files []books.Exported }](d.t, d.ok(append([]string{"export", "--json"}, args...)...)).Files
 	require.Len(d.t, files, 1)
 	text, err := os.ReadFile(files[0].File)
 	require.NoError(d.t, err)
@@ -97,7 +97,7 @@ func TestExport(t *testing.T) {
 
 	again, _ := d.exported("--day", day, "--campaign", "rain", "--dir", dir)
 	require.Equal(t, file, again)
-	all := decided[struct{ Files []app.Exported }](t, d.ok("export", "--json", "--day", day, "--dir", dir)).Files
+	all := decided[struct{ Files []books.Exported }](t, d.ok("export", "--json", "--day", day, "--dir", dir)).Files
 	require.Len(t, all, 2)
 	require.Equal(t, file, all[1], "after drizzle, which was funded on that day")
 	require.Contains(t, d.ok("export", "--day", "2020-01-01", "--dir", dir), "no campaign moved money")

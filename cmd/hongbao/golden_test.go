@@ -19,9 +19,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/ops/apikeys"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/payments"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -255,7 +257,7 @@ func (a *goldenAnswers) decisions(dir string) {
 	}
 	d.quiet()
 	at := &goldenAnswers{d, a.texts, strings.NewReplacer(d.prefix, "DEPLOYMENT")}
-	waiting := decided[app.QuarantinePage](a.t, at.add(0, "", "quarantine", "list")).Grants
+	waiting := decided[payments.QuarantinePage](a.t, at.add(0, "", "quarantine", "list")).Grants
 	require.NotEmpty(a.t, waiting)
 	id := fmt.Sprint(waiting[0].ID)
 	at.add(0, "", "quarantine", "show", id)
@@ -284,7 +286,7 @@ func (a *goldenAnswers) end(dir string) {
 	a.add(0, "", "audit")
 	a.add(0, "", "audit", "last")
 	w.stop(syscall.SIGTERM) // so that no sink finishes the close before it is printed
-	left := decided[app.Ending](a.t, a.add(0, "", "campaign", "close", "rain", "--early")).Amount
+	left := decided[campaigns.Ending](a.t, a.add(0, "", "campaign", "close", "rain", "--early")).Amount
 	a.set("CAMPAIGN_GRACE", "0s")
 	w = a.start("work")
 	left += 100 // the packet of the dropped letter
@@ -303,7 +305,7 @@ func (a *goldenAnswers) end(dir string) {
 	a.add(0, "-with-a-seal", "audit", "--seal", "--wait", "30s")
 	a.add(0, "", "archive", "rain", "--dir", dir)
 	a.add(0, "-delete", "archive", "rain", "--dir", dir, "--delete")
-	key := decided[app.NewKey](a.t, a.add(0, "", "key", "create", "--role", "viewer"))
+	key := decided[apikeys.NewKey](a.t, a.add(0, "", "key", "create", "--role", "viewer"))
 	a.add(0, "", "key", "list")
 	a.add(0, "", "key", "rotate", key.ID)
 	a.add(0, "", "key", "revoke", key.ID)
@@ -320,7 +322,7 @@ func (a *goldenAnswers) loss() {
 	require.NotEmpty(a.t, found)
 	by := []string{"--by", "ann", "--why", "test"}
 	a.add(0, "-accepted", slices.Concat([]string{"recover", "--accept-loss"}, by, strings.Fields(found[1]+" "+found[2]))...)
-	lost := decided[app.LostEnding](a.t, a.add(2, "", "campaign", "refund-lost", "snow"))
+	lost := decided[campaigns.LostEnding](a.t, a.add(2, "", "campaign", "refund-lost", "snow"))
 	a.add(0, "-done", slices.Concat([]string{"campaign", "refund-lost", "snow", "--amount", fmt.Sprint(int64(lost.LeftAmount)),
 		"--expect", lost.Digest}, by)...)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ops/losses"
 )
 
 func holeCmd() *cobra.Command {
@@ -40,7 +41,7 @@ func holeListCmd() *cobra.Command {
 				campaign = args[0]
 			}
 			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
-				list, err := a.ListHoles(cmd.Context(), campaign)
+				list, err := losses.Of(a).ListHoles(cmd.Context(), campaign)
 				if err != nil {
 					return err
 				}
@@ -53,7 +54,7 @@ func holeListCmd() *cobra.Command {
 // shownPackets bounds the packets of a campaign in the text output. --json lists all.
 const shownPackets = 50
 
-func writeHoles(w io.Writer, list []app.Holes) error {
+func writeHoles(w io.Writer, list []losses.Holes) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(w, "No packet is withheld.")
 		return err
@@ -75,7 +76,7 @@ func writeHoles(w io.Writer, list []app.Holes) error {
 }
 
 func holeGrantCmd() *cobra.Command {
-	var o app.HoleGrant
+	var o losses.HoleGrant
 	cmd := &cobra.Command{
 		Use:   "grant CAMPAIGN --packet NUMBER --user USER --by NAME --why TEXT",
 		Short: "Grant a withheld packet to the user who was told of it",
@@ -104,7 +105,7 @@ func holeGrantCmd() *cobra.Command {
 				}
 			}
 			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
-				g, err := a.GrantHole(cmd.Context(), o)
+				g, err := losses.Of(a).GrantHole(cmd.Context(), o)
 				if err != nil {
 					return err
 				}
@@ -140,7 +141,7 @@ func holeReleaseCmd() *cobra.Command {
 				return err
 			}
 			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
-				out, err := a.ReleaseHoles(cmd.Context(), args[0], by)
+				out, err := losses.Of(a).ReleaseHoles(cmd.Context(), args[0], by)
 				if err != nil {
 					return err
 				}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/ops/losses"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -60,7 +60,7 @@ func TestHole(t *testing.T) {
 	numbers := d.withholds("rain", 3)
 	w := d.start("work")
 	d.quiet()
-	holes := decided[struct{ Holes []app.Holes }](t, d.ok("hole", "list", "--json")).Holes
+	holes := decided[struct{ Holes []losses.Holes }](t, d.ok("hole", "list", "--json")).Holes
 	require.Len(t, holes, 1)
 	require.Equal(t, 3, holes[0].Count)
 	require.Equal(t, "rain", holes[0].Campaign)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/ops/apikeys"
 )
 
 func keyCmd() *cobra.Command {
@@ -62,7 +63,7 @@ func keyCreateCmd() *cobra.Command {
 			}
 			bank := want.Client != ""
 			return with(cmd, app.Needs{Ledger: !bank, Keys: bank}, func(a *app.App) error {
-				k, err := a.CreateKey(cmd.Context(), want)
+				k, err := apikeys.Of(a).CreateKey(cmd.Context(), want)
 				if err != nil {
 					return err
 				}
@@ -106,7 +107,7 @@ func parseKeyEnd(text string) (time.Time, error) {
 }
 
 // printKey prints nothing but the new key, so that a script can read it.
-func printKey(cmd *cobra.Command, k *app.NewKey) error {
+func printKey(cmd *cobra.Command, k *apikeys.NewKey) error {
 	return printAnswer(cmd, k, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, k.Text)
 		return err
@@ -120,7 +121,7 @@ func keyListCmd() *cobra.Command {
 		Example: "  hongbao key list\n  hongbao key list --all --json", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, app.Needs{Keys: true}, func(a *app.App) error {
-				keys, err := a.Keys(cmd.Context(), all)
+				keys, err := apikeys.Of(a).Keys(cmd.Context(), all)
 				if err != nil {
 					return err
 				}
@@ -185,7 +186,7 @@ func keyRotateCmd() *cobra.Command {
 				end = &t
 			}
 			return with(cmd, app.Needs{Keys: true}, func(a *app.App) error {
-				k, err := a.RotateKey(cmd.Context(), args[0], overlap, end)
+				k, err := apikeys.Of(a).RotateKey(cmd.Context(), args[0], overlap, end)
 				if err != nil {
 					return err
 				}
@@ -204,7 +205,7 @@ func keyRevokeCmd() *cobra.Command {
 		Example: "  hongbao key revoke 5xk2q7vmaz3t", Args: exactly(1, "one key, by its id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd, app.Needs{Keys: true}, func(a *app.App) error {
-				k, err := a.RevokeKey(cmd.Context(), args[0])
+				k, err := apikeys.Of(a).RevokeKey(cmd.Context(), args[0])
 				if err != nil {
 					return err
 				}

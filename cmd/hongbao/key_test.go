@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/ops/apikeys"
 )
 
 // A key ends after 90 days unless its creator names another end. A rotation keeps the end, or sets the named one.
@@ -17,7 +17,7 @@ func TestKeysEnd(t *testing.T) {
 	d := setup(t, options{})
 	ends := func(want time.Time, args ...string) string {
 		t.Helper()
-		var k app.NewKey
+		var k apikeys.NewKey
 		require.NoError(t, json.Unmarshal([]byte(d.ok(append([]string{"key", "--json"}, args...)...)), &k))
 		require.WithinDuration(t, want, k.Expires, time.Minute)
 		return k.ID

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -39,7 +39,7 @@ func TestLedgerOnMariaDB(t *testing.T) {
 		d.ok("grab", "rain", fmt.Sprintf("u%d", i))
 	}
 	worker := d.start("work")
-	var s app.Shown
+	var s campaigns.Shown
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		s = d.show("rain")
 		return s.Ledger.Granted > 0 && s.Ledger.Granted == s.Redis.GrantedAmount

@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/payments"
 )
 
 func quarantineCmd() *cobra.Command {
@@ -45,10 +46,10 @@ func quarantineListCmd() *cobra.Command {
 	return cmd
 }
 
-func writeQuarantine(w io.Writer, list []app.Quarantined, next *int64) error {
+func writeQuarantine(w io.Writer, list []payments.Quarantined, next *int64) error {
 	t := newColumns(w)
 	fmt.Fprintln(t, "ID\tREASON\tCAMPAIGN\tPACKET\tCAME\tLEDGER HAS\tDECISION")
-	side := func(v *app.Version, currency string) string {
+	side := func(v *payments.Version, currency string) string {
 		if v == nil {
 			return "-"
 		}
@@ -154,7 +155,7 @@ func quarantineCampaignCmd() *cobra.Command {
 				return err
 			}
 			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
-				if err := a.Disown(cmd.Context(), args[0], by); err != nil {
+				if err := payments.Of(a).Disown(cmd.Context(), args[0], by); err != nil {
 					return err
 				}
 				out := struct {

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/ops/payments"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -48,7 +48,7 @@ func TestAlteredGrantsGoToQuarantine(t *testing.T) {
 			if !c.paused { // the grant waits: this may be the wrong ledger
 				w.says(`"code":"unknown_campaign"`)
 				w.says("entry parked")
-				require.Empty(t, decided[app.QuarantinePage](t, d.ok("quarantine", "list", "--json")).Grants)
+				require.Empty(t, decided[payments.QuarantinePage](t, d.ok("quarantine", "list", "--json")).Grants)
 				d.ok("quarantine", "campaign", "nowhere", "--by", "ann", "--why", "forged")
 			}
 			w.says("grant went to quarantine")
@@ -88,13 +88,13 @@ func TestRemoteGrantsOfNoCampaignGoToQuarantine(t *testing.T) {
 	d.plant("rain", grantEntry("nowhere", 1, "1", "thief")...)
 	w.says(`"code":"unknown_campaign"`)
 	w.says("entry parked")
-	require.Empty(t, decided[app.QuarantinePage](t, d.ok("quarantine", "list", "--json")).Grants)
+	require.Empty(t, decided[payments.QuarantinePage](t, d.ok("quarantine", "list", "--json")).Grants)
 	require.Contains(t, d.ok("grab", "rain", "u1"), "granted")
 	d.ok("quarantine", "campaign", "nowhere", "--by", "ann", "--why", "forged")
 	w.says("grant went to quarantine")
 	d.quiet()
 	w.stop(syscall.SIGTERM)
-	list := decided[app.QuarantinePage](t, d.ok("quarantine", "list", "--json")).Grants
+	list := decided[payments.QuarantinePage](t, d.ok("quarantine", "list", "--json")).Grants
 	require.Len(t, list, 1)
 	require.Equal(t, ledger.NoCampaign, list[0].Reason)
 	_, _, posts := b.has()

@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/ops/find"
 )
 
 func receiptsCmd() *cobra.Command {
@@ -27,7 +28,7 @@ func receiptsCmd() *cobra.Command {
 				return app.Usage("user %.80q: %w", args[1], err)
 			}
 			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
-				out, err := a.Receipts(cmd.Context(), args[0], args[1])
+				out, err := find.Of(a).Receipts(cmd.Context(), args[0], args[1])
 				if err != nil {
 					return err
 				}

@@ -15,10 +15,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
+	"github.com/hongbao-project/hongbao/internal/ops/losses"
 )
 
 func recoverCmd() *cobra.Command {
-	var word app.Acceptance
+	var word losses.Acceptance
 	var without []string
 	accept := false
 	cmd := &cobra.Command{
@@ -48,7 +49,7 @@ func recoverCmd() *cobra.Command {
 				return err
 			}
 			return with(cmd, app.Needs{}, func(a *app.App) error {
-				r, err := a.Recover(cmd.Context(), opts)
+				r, err := losses.Of(a).Recover(cmd.Context(), opts)
 				if r == nil {
 					return err
 				}
@@ -72,8 +73,8 @@ func recoverCmd() *cobra.Command {
 }
 
 // recoverOptions checks the flags and returns the options.
-func recoverOptions(cmd *cobra.Command, accept bool, without []string, word *app.Acceptance) (app.RecoverOptions, error) {
-	var opts app.RecoverOptions
+func recoverOptions(cmd *cobra.Command, accept bool, without []string, word *losses.Acceptance) (losses.RecoverOptions, error) {
+	var opts losses.RecoverOptions
 	for _, source := range without {
 		switch source {
 		case configs.SinkKafka:
@@ -146,7 +147,7 @@ func writeRestored(w io.Writer, list []recovery.Restored, undecided *int64) erro
 	return err
 }
 
-func writeShards(w io.Writer, list []*app.ShardLoss, without string) error {
+func writeShards(w io.Writer, list []*losses.ShardLoss, without string) error {
 	var b strings.Builder
 	for _, s := range list {
 		state, what := "open", ""
@@ -175,7 +176,7 @@ func writeShards(w io.Writer, list []*app.ShardLoss, without string) error {
 }
 
 // writeLoss prints what is lost if the shard is opened without the data that Redis has lost.
-func writeLoss(b *strings.Builder, s *app.ShardLoss, without string) {
+func writeLoss(b *strings.Builder, s *losses.ShardLoss, without string) {
 	for i, c := range s.Campaigns {
 		e := &s.Effects[i]
 		fmt.Fprintf(b, "  campaign %s stays frozen: %s. The ledger has paid %d of %d packets, %s of %s; once the shard is open "+

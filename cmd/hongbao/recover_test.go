@@ -11,8 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/losses"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -58,9 +59,9 @@ func TestRecoverNamesTheLoss(t *testing.T) {
 }
 
 // effects returns the effects on the campaigns of shard 0 that `hongbao recover` reports.
-func effects(t *testing.T, d *deployment) []app.Effect {
+func effects(t *testing.T, d *deployment) []losses.Effect {
 	t.Helper()
-	return decided[struct{ Shards []app.ShardLoss }](t, d.run("recover", "--json").out).Shards[0].Effects
+	return decided[struct{ Shards []losses.ShardLoss }](t, d.run("recover", "--json").out).Shards[0].Effects
 }
 
 var acceptance = regexp.MustCompile(`--accept-loss (--shard \d+) (--expect [0-9a-f]{12}) `)
@@ -125,7 +126,7 @@ func TestRecoverNamesWhatWasAnnounced(t *testing.T) {
 	r := d.refused(3, []string{"recover"}, "lost data and stay")
 	require.Contains(t, r.out, "campaign rain: 5 grants, ")
 	require.Contains(t, r.out, "are in the topic and not in the ledger")
-	loss := decided[struct{ Shards []app.ShardLoss }](t, d.run("recover", "--json").out).Shards[0]
+	loss := decided[struct{ Shards []losses.ShardLoss }](t, d.run("recover", "--json").out).Shards[0]
 	require.Len(t, loss.Unpaid, 1)
 	owed := loss.Unpaid[0]
 	require.Equal(t, []int64{5, 5, 0}, []int64{owed.Grants, int64(len(owed.List)), loss.Unknown})
@@ -134,7 +135,7 @@ func TestRecoverNamesWhatWasAnnounced(t *testing.T) {
 
 	shown := d.run("campaign", "refund-lost", "rain").out
 	require.Contains(t, shown, "among them 5 packets, ")
-	ending := decided[app.LostEnding](t, d.run("campaign", "refund-lost", "rain", "--json").out)
+	ending := decided[campaigns.LostEnding](t, d.run("campaign", "refund-lost", "rain", "--json").out)
 	require.Equal(t, owed, *ending.Unpaid)
 	require.EqualValues(t, 1000-paid, ending.LeftAmount)
 	act := []string{"campaign", "refund-lost", "rain", "--amount", fmt.Sprint(1000 - paid), "--by", "ann", "--why", "agreed"}

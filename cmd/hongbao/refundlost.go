@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 )
 
 func refundLostCmd() *cobra.Command {
@@ -39,12 +40,12 @@ func refundLostCmd() *cobra.Command {
 					"--help`)", cmd.CommandPath())
 			}
 			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
-				var out *app.LostEnding
+				var out *campaigns.LostEnding
 				var err error
 				if acts {
-					out, err = a.RefundLost(cmd.Context(), o, expect)
+					out, err = campaigns.Of(a).RefundLost(cmd.Context(), o, expect)
 				} else {
-					out, err = a.LostProgress(cmd.Context(), o.Campaign)
+					out, err = campaigns.Of(a).LostProgress(cmd.Context(), o.Campaign)
 				}
 				if err != nil {
 					return err
@@ -64,7 +65,7 @@ func refundLostCmd() *cobra.Command {
 }
 
 // writeEnding prints the state of a campaign of which Redis has lost data, and the next command.
-func writeEnding(w io.Writer, e *app.LostEnding) error {
+func writeEnding(w io.Writer, e *campaigns.LostEnding) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "campaign %s: funded %s, %s\nthe ledger has paid %s, %s\n", e.Campaign, plural.Of(e.Packets, "packet"),
 		money.Text(e.Funded, e.Currency),

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -250,9 +250,9 @@ func (d *deployment) campaign(id string, packets, total int64, changes ...string
 }
 
 // show returns the output of `hongbao campaign show`.
-func (d *deployment) show(id string) app.Shown {
+func (d *deployment) show(id string) campaigns.Shown {
 	d.t.Helper()
-	var s app.Shown
+	var s campaigns.Shown
 	require.NoError(d.t, json.Unmarshal([]byte(d.ok("campaign", "show", id, "--json")), &s))
 	return s
 }

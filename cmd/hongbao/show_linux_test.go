@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -26,7 +27,7 @@ func TestShowACampaignToPeople(t *testing.T) {
 	c.Redis.State, c.Redis.Pause = store.StatePaused, &store.Pause{By: "ann", Why: "closed", At: noon.Add(time.Minute)}
 	c.Redis.Places = []store.PlaceStatus{{State: store.StatePaused, Shard: 3, Counts: store.Counts{Loaded: 50_000, Granted: 12_034,
 		Left: 37_966}}}
-	c.TopUps = []app.TopUp{{ID: "more", Packets: 1_000, Total: 100_000, Currency: "CNY", By: "bob", Why: "demand", Hash: "77aa"}}
+	c.TopUps = []campaigns.TopUp{{ID: "more", Packets: 1_000, Total: 100_000, Currency: "CNY", By: "bob", Why: "demand", Hash: "77aa"}}
 	text := func() string {
 		var out bytes.Buffer
 		require.NoError(t, writeShown(plain{w: &out}, c, noon))
@@ -54,7 +55,7 @@ top-up   more: 1,000 packets, 1,000.00 CNY, by bob: demand
 // `hongbao tail` prints lines for people on a terminal, and JSON elsewhere and with --json.
 func TestTailForPeople(t *testing.T) {
 	t.Parallel()
-	line := tailLine(&app.Tailed{Event: "0-3", Campaign: "rain", Packet: 17, User: "u1", Amount: 123_456, Currency: "CNY",
+	line := tailLine(&deliveries.Tailed{Event: "0-3", Campaign: "rain", Packet: 17, User: "u1", Amount: 123_456, Currency: "CNY",
 		Time: noon.Add(123 * time.Millisecond), Code: "SECRET"})
 	require.Equal(t, "2026-02-17T12:00:00.123Z  rain  u1  1,234.56 CNY  packet 17  event 0-3", line)
 	d := setup(t, options{kafka: true})

@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 func sinkCmd() *cobra.Command {
@@ -40,7 +41,7 @@ func sinkListCmd() *cobra.Command {
 	}
 }
 
-func writeSinks(w io.Writer, sinks []app.SinkStatus) error {
+func writeSinks(w io.Writer, sinks []deliveries.SinkStatus) error {
 	t := newColumns(w)
 	fmt.Fprintln(t, "SINK\tSTATE\tWAITING\tSINCE\tPENDING\tPARKED\tDEAD\tWORKERS")
 	for i := range sinks {
@@ -58,7 +59,7 @@ func writeSinks(w io.Writer, sinks []app.SinkStatus) error {
 }
 
 // writePauses prints for each sink why it does not work, its pauses, and the limit that a person set.
-func writePauses(w io.Writer, sinks []app.SinkStatus) {
+func writePauses(w io.Writer, sinks []deliveries.SinkStatus) {
 	for i := range sinks {
 		s := &sinks[i]
 		if s.Why != "" && !s.Pause.Paused {
@@ -112,9 +113,9 @@ func sinkResumeCmd() *cobra.Command {
 }
 
 // pauseSinkCmd adds flags and the run function to the command pause or resume, for a sink or one campaign of it.
-func pauseSinkCmd(do func(o ops.Operations, ctx context.Context, in ops.SinkPause) (app.SinkChange, error), said string) *cobra.Command {
+func pauseSinkCmd(do func(o ops.Operations, ctx context.Context, in ops.SinkPause) (deliveries.SinkChange, error), said string) *cobra.Command {
 	var in ops.SinkPause
-	cmd := controlCmd(&in.By, &in.Why, in.Check, func(ctx context.Context, o ops.Operations, sink string) (app.SinkChange, error) {
+	cmd := controlCmd(&in.By, &in.Why, in.Check, func(ctx context.Context, o ops.Operations, sink string) (deliveries.SinkChange, error) {
 		in.Sink = sink
 		return do(o, ctx, in)
 	}, writePause(said))
@@ -131,10 +132,10 @@ func pauseSinkCmd(do func(o ops.Operations, ctx context.Context, in ops.SinkPaus
 func sinkLimitCmd() *cobra.Command {
 	var in ops.SinkLimit
 	rate := 0
-	cmd := controlCmd(&in.By, &in.Why, in.Check, func(ctx context.Context, o ops.Operations, sink string) (app.SinkChange, error) {
+	cmd := controlCmd(&in.By, &in.Why, in.Check, func(ctx context.Context, o ops.Operations, sink string) (deliveries.SinkChange, error) {
 		in.Sink = sink
 		return o.LimitSink(ctx, in)
-	}, func(w io.Writer, c *app.SinkChange) error {
+	}, func(w io.Writer, c *deliveries.SinkChange) error {
 		limit := "the knob of each worker"
 		if c.Limit.GrantsPerSecond != nil {
 			limit = rateText(*c.Limit.GrantsPerSecond)
@@ -158,8 +159,8 @@ func sinkLimitCmd() *cobra.Command {
 }
 
 // controlCmd returns a command that changes a sink. by and why point to fields of the input that do uses.
-func controlCmd(by, why *string, check func() error, do func(ctx context.Context, o ops.Operations, sink string) (app.SinkChange, error),
-	write func(w io.Writer, c *app.SinkChange) error) *cobra.Command {
+func controlCmd(by, why *string, check func() error, do func(ctx context.Context, o ops.Operations, sink string) (deliveries.SinkChange, error),
+	write func(w io.Writer, c *deliveries.SinkChange) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Args: exactly(1, "one SINK"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -182,8 +183,8 @@ func controlCmd(by, why *string, check func() error, do func(ctx context.Context
 	return cmd
 }
 
-func writePause(said string) func(w io.Writer, c *app.SinkChange) error {
-	return func(w io.Writer, c *app.SinkChange) error {
+func writePause(said string) func(w io.Writer, c *deliveries.SinkChange) error {
+	return func(w io.Writer, c *deliveries.SinkChange) error {
 		as, p := "", &c.Pause
 		if c.Campaign != "" {
 			if !c.Changed {

@@ -11,14 +11,14 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // sinkState is the status of a sink in `hongbao sink list`.
-func (d *deployment) sinkState(sink string) app.SinkStatus {
+func (d *deployment) sinkState(sink string) deliveries.SinkStatus {
 	d.t.Helper()
-	var list struct{ Sinks []app.SinkStatus }
+	var list struct{ Sinks []deliveries.SinkStatus }
 	require.NoError(d.t, json.Unmarshal([]byte(d.ok("sink", "list", "--json")), &list))
 	for _, s := range list.Sinks {
 		if s.Sink == sink {
@@ -26,7 +26,7 @@ func (d *deployment) sinkState(sink string) app.SinkStatus {
 		}
 	}
 	d.t.Fatalf("no sink %s in %v", sink, list)
-	return app.SinkStatus{}
+	return deliveries.SinkStatus{}
 }
 
 // doneBy counts the events that a sink has finished.
@@ -208,7 +208,7 @@ func TestSinksBesideAFrozenShard(t *testing.T) {
 			code = 3 // grants wait, and no worker is alive
 		}
 		r := d.refused(code, command, "sink balance: 1 of 2 shards", named, "frozen")
-		var s app.Status
+		var s deliveries.Status
 		require.NoError(t, json.Unmarshal([]byte(r.out), &s))
 		require.Len(t, s.Sinks, 1)
 		x := s.Sinks[0]

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/topic"
 )
@@ -131,7 +131,7 @@ func TestSinkAddedRemovedAndAddedAgain(t *testing.T) {
 func (d *deployment) publishedOnce(grants int, notOwed int64, removed map[int]int64) {
 	t := d.t
 	t.Helper()
-	var status app.Status
+	var status deliveries.Status
 	require.NoError(t, json.Unmarshal([]byte(d.ok("status", "--json")), &status))
 	require.Len(t, status.NotOwed, 2*len(removed))
 	for i, n := range status.NotOwed {

@@ -12,8 +12,8 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -95,34 +95,34 @@ func TestSinkListSaysWhyASinkIsDown(t *testing.T) {
 	w := d.start("work")
 	require.Equal(t, 100, d.crowdOf("rain", 0, 100))
 	d.quiet()
-	require.Equal(t, app.SinkWorking, d.sinkState("kafka").State)
-	is := func(state app.SinkState) func() bool {
+	require.Equal(t, deliveries.SinkWorking, d.sinkState("kafka").State)
+	is := func(state deliveries.SinkState) func() bool {
 		return func() bool { return d.sinkState("kafka").State == state }
 	}
 	for round := range 2 {
 		require.NoError(t, broker.Kill())
 		killed := time.Now()
 		require.Equal(t, 100, d.crowdOf("rain", 100+100*round, 100))
-		testkit.Eventually(t, 25*time.Second, is(app.SinkDown), "the sink is down")
+		testkit.Eventually(t, 25*time.Second, is(deliveries.SinkDown), "the sink is down")
 		t.Logf("known after %s", time.Since(killed).Round(time.Second))
 		s := d.sinkState("kafka")
 		require.Contains(t, s.Why, "can't deliver on ")
 		require.Contains(t, s.Why, broker.Addr)
 		require.Contains(t, s.Why, "(sink_down)")
-		require.Equal(t, app.SinkWorking, d.sinkState("balance").State)
+		require.Equal(t, deliveries.SinkWorking, d.sinkState("balance").State)
 		for range 20 { // longer than a report lasts
 			require.True(t, retry.Pause(t.Context(), time.Second))
-			require.Equal(t, app.SinkDown, d.sinkState("kafka").State)
+			require.Equal(t, deliveries.SinkDown, d.sinkState("kafka").State)
 		}
 		if round > 0 {
 			break
 		}
 		require.NoError(t, broker.Restart())
-		testkit.Eventually(t, time.Minute, is(app.SinkWorking), "the sink works again")
+		testkit.Eventually(t, time.Minute, is(deliveries.SinkWorking), "the sink works again")
 		d.quiet()
 	}
 	w.stop(syscall.SIGTERM)
-	require.NotEqual(t, app.SinkDown, d.sinkState("kafka").State, "a worker that ends withdraws its report")
+	require.NotEqual(t, deliveries.SinkDown, d.sinkState("kafka").State, "a worker that ends withdraws its report")
 	require.NoError(t, broker.Restart())
 	w = d.start("work")
 	d.quiet()
@@ -202,7 +202,7 @@ func TestWrongTopicStopsNoCreditAndIsTriedAgain(t *testing.T) {
 	w := d.start("work")
 	w.says("ALARM: a sink can't be opened")
 	w.says(`"code":"sink_broken"`)
-	testkit.Eventually(t, 10*time.Second, func() bool { return d.sinkState("kafka").State == app.SinkDown }, "the sink is down")
+	testkit.Eventually(t, 10*time.Second, func() bool { return d.sinkState("kafka").State == deliveries.SinkDown }, "the sink is down")
 	require.Contains(t, d.sinkState("kafka").Why, "(sink_broken): ")
 	require.Equal(t, 100, d.crowdOf("rain", 0, 100))
 	testkit.Eventually(t, 30*time.Second, func() bool { return d.lagOf("balance") == 0 }, "the other sink works on")

@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 func statusCmd() *cobra.Command {
@@ -59,7 +60,7 @@ func statusCmd() *cobra.Command {
 }
 
 // watchedStatus is a reading of the sinks.
-type watchedStatus struct{ *app.Status }
+type watchedStatus struct{ *deliveries.Status }
 
 func (watchedStatus) zone() *time.Location { return time.UTC }
 
@@ -84,7 +85,7 @@ func (s watchedStatus) line() string {
 	return strings.Join(parts, "; ")
 }
 
-func writeStatus(w io.Writer, s *app.Status) error {
+func writeStatus(w io.Writer, s *deliveries.Status) error {
 	t := newColumns(w)
 	fmt.Fprintln(t, "SINK\tSHARD\tSEQ\tWAITING\tSINCE\tPARKED\tDEAD")
 	for i := range s.Sinks {
@@ -97,9 +98,9 @@ func writeStatus(w io.Writer, s *app.Status) error {
 		fmt.Fprintf(t, "\nshard %d: %s\n", u.Shard, u.Why)
 	}
 	for i := range s.Unrefunded {
-		fmt.Fprintf(t, "\n%s\n", app.UnrefundedText(&s.Unrefunded[i]))
+		fmt.Fprintf(t, "\n%s\n", deliveries.UnrefundedText(&s.Unrefunded[i]))
 	}
-	for _, line := range app.NotOwedText(s.NotOwed) {
+	for _, line := range deliveries.NotOwedText(s.NotOwed) {
 		fmt.Fprintf(t, "\n%s\n", line)
 	}
 	writePauses(t, s.Sinks)

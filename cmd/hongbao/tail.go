@@ -10,13 +10,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/answers"
 	"github.com/hongbao-project/hongbao/internal/base/money"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 // maxTail bounds `hongbao tail -n`, because it keeps as many lines of each partition in memory.
 const maxTail = 100_000
 
 func tailCmd() *cobra.Command {
-	t := app.Tail{}
+	t := deliveries.Tail{}
 	since := ""
 	cmd := &cobra.Command{
 		Use: "tail", Short: "Print the topic's grants, one for each line",
@@ -65,16 +66,16 @@ func parseSince(text string) (time.Time, error) {
 }
 
 // runTail prints the records of the topic.
-func runTail(cmd *cobra.Command, a *app.App, t app.Tail) error {
+func runTail(cmd *cobra.Command, a *app.App, t deliveries.Tail) error {
 	out := cmd.OutOrStdout()
-	write := func(l app.Tailed) error { return answers.Write(out, l, "") }
+	write := func(l deliveries.Tailed) error { return answers.Write(out, l, "") }
 	if isTerminal(out) && !wantsJSON(cmd) {
-		write = func(l app.Tailed) error {
+		write = func(l deliveries.Tailed) error {
 			_, err := fmt.Fprintln(plain{w: out}, tailLine(&l))
 			return err
 		}
 	}
-	lines := make(chan app.Tailed)
+	lines := make(chan deliveries.Tailed)
 	printed := make(chan error, 1)
 	go func() {
 		var err error
@@ -85,13 +86,13 @@ func runTail(cmd *cobra.Command, a *app.App, t app.Tail) error {
 		}
 		printed <- err
 	}()
-	err := a.Tail(cmd.Context(), t, lines)
+	err := deliveries.Of(a).Tail(cmd.Context(), t, lines)
 	close(lines)
 	return errors.Join(err, wrap("print the topic", <-printed))
 }
 
 // tailLine formats a grant for people. The topic does not have the campaign's time zone, so the time is in UTC.
-func tailLine(l *app.Tailed) string {
+func tailLine(l *deliveries.Tailed) string {
 	text := fmt.Sprintf("%s  %s  %s  ", l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), l.Campaign, l.User)
 	if l.Currency != "" {
 		text += money.Text(l.Amount, l.Currency) + "  "

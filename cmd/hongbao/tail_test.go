@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -28,7 +28,7 @@ func TestTailFromATimeAndFromTheEnd(t *testing.T) {
 	require.Equal(t, 90, d.crowdOf("drizzle", 0, 90))
 	d.quiet()
 	w.stop(syscall.SIGTERM)
-	tail := func(args ...string) map[string]app.Tailed {
+	tail := func(args ...string) map[string]deliveries.Tailed {
 		t.Helper()
 		return parse(t, d.ok(append([]string{"tail", "--redis.addrs=127.0.0.1:1"}, args...)...))
 	}
@@ -36,9 +36,9 @@ func TestTailFromATimeAndFromTheEnd(t *testing.T) {
 	require.Empty(t, tail("--since", time.Now().Add(time.Hour).Format(time.RFC3339)))
 	late := tail("--since", between)
 	require.Len(t, late, 90)
-	times := func(all map[string]app.Tailed) []time.Time {
+	times := func(all map[string]deliveries.Tailed) []time.Time {
 		list := slices.Collect(maps.Values(all))
-		slices.SortFunc(list, func(a, b app.Tailed) int { return a.Time.Compare(b.Time) })
+		slices.SortFunc(list, func(a, b deliveries.Tailed) int { return a.Time.Compare(b.Time) })
 		out := make([]time.Time, len(list))
 		for i, l := range list {
 			out[i] = l.Time

@@ -18,6 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -248,7 +249,7 @@ func TestTopUpBeforeTheLoad(t *testing.T) {
 	require.Equal(t, 15, d.crowdOf("rain", 0, 20))
 }
 
-func (d *deployment) topUps() []app.TopUp { return d.show("rain").TopUps }
+func (d *deployment) topUps() []campaigns.TopUp { return d.show("rain").TopUps }
 
 // orders records a top-up of five packets in the ledger without dealing them.
 func (d *deployment) orders(id string, expect hongbao.Amount) {
@@ -256,7 +257,7 @@ func (d *deployment) orders(id string, expect hongbao.Amount) {
 	cfg, err := configs.Load("", d.env, nil)
 	require.NoError(d.t, err)
 	require.NoError(d.t, app.With(d.t.Context(), cfg, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
-		_, err := a.OrderTopUp(d.t.Context(), app.TopUpOrder{Campaign: "rain", ID: id, Packets: 5, Total: 500,
+		_, err := campaigns.Of(a).OrderTopUp(d.t.Context(), campaigns.TopUpOrder{Campaign: "rain", ID: id, Packets: 5, Total: 500,
 			Expect: expect, Decision: stream.Decision{By: "ann", Why: "killed behind it"}})
 		return err
 	}))

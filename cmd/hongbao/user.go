@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/find"
 )
 
 func userCmd() *cobra.Command {
@@ -48,7 +49,7 @@ func userShowCmd() *cobra.Command {
 	return cmd
 }
 
-func writeUser(w io.Writer, u *app.UserData) error {
+func writeUser(w io.Writer, u *find.UserData) error {
 	t := newColumns(w)
 	fmt.Fprintln(t, "CAMPAIGN\tPACKET\tAMOUNT\tEVENT\tTIME\tREQUEST\tREDIS\tLEDGER")
 	for _, x := range u.Wins {

@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/ops/find"
 )
 
 // The data of a user over all campaigns: wins that are paid, and wins that only Redis has; a dropped dead letter, one that
@@ -29,7 +29,7 @@ func TestUserShow(t *testing.T) {
 	w.stop(syscall.SIGTERM)
 	d.ok("grab", "fog", "u1")
 
-	whole := decided[app.UserData](t, d.ok("user", "show", "u1", "--json"))
+	whole := decided[find.UserData](t, d.ok("user", "show", "u1", "--json"))
 	require.Equal(t, 3, whole.Campaigns)
 	require.Len(t, whole.Wins, 3)
 	fog, hail, rain := whole.Wins[0], whole.Wins[1], whole.Wins[2]
@@ -39,7 +39,7 @@ func TestUserShow(t *testing.T) {
 	require.Equal(t, rain.Amount, whole.Balances[0].Balance)
 	require.Len(t, whole.Letters, 1)
 	d.ok("dead", "drop", whole.Letters[0].ID, "--by", "ann", "--why", "the account is closed")
-	whole = decided[app.UserData](t, d.ok("user", "show", "u1", "--json"))
+	whole = decided[find.UserData](t, d.ok("user", "show", "u1", "--json"))
 	require.Empty(t, whole.Letters)
 	require.Len(t, whole.Resolved, 1)
 	require.Equal(t, "dropped", whole.Resolved[0].Decision)
@@ -47,9 +47,9 @@ func TestUserShow(t *testing.T) {
 	at, _, _ := d.server("operator")
 	at.requireSame(d, "user", "show", "u1", "--json")
 	at.requireSame(d, "user", "show", "u2")
-	page := decided[app.UserData](t, at.requireSame(d, "user", "show", "u1", "--limit", "1", "--json").out)
+	page := decided[find.UserData](t, at.requireSame(d, "user", "show", "u1", "--limit", "1", "--json").out)
 	require.Equal(t, "fog", string(page.Next))
-	rest := decided[app.UserData](t, at.requireSame(d, "user", "show", "u1", "--after", "fog", "--json").out)
+	rest := decided[find.UserData](t, at.requireSame(d, "user", "show", "u1", "--after", "fog", "--json").out)
 	require.Equal(t, whole.Wins, append(page.Wins, rest.Wins...))
 	require.Empty(t, rest.Balances)
 

@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -161,7 +161,7 @@ func TestWebhookRefuses(t *testing.T) {
 	w := d.start("work")
 	require.Equal(t, 5, d.crowdOf("rain", 0, 5))
 	letters := func() (n int64) {
-		status := decided[app.Status](t, d.run("status", "--json").out)
+		status := decided[deliveries.Status](t, d.run("status", "--json").out)
 		for _, s := range status.Sinks {
 			n += s.Dead
 		}

@@ -34,14 +34,13 @@ type App struct {
 
 	redis     redis.UniversalClient
 	store     *store.Store // of redis
-	redisOpen atomic.Bool  // openRedis has accepted Redis
+	RedisOpen atomic.Bool  // OpenRedis has accepted Redis
 	ledger    *ledger.Ledger
 	founded   founding
 	mu        sync.Mutex // guards authority and closes
 
-	joined    sharedWaits         // readers of receipts that wait until these are durable
 	scans     *semaphore.Weighted // bounds how many trails of this process search all receipts at once
-	authority *access.Authority   // set by the first call of Authority
+	authority *access.Authority   // Set by the first call of Authority
 	denials   access.Denials
 	reads     access.Reads
 	late      unrefunded
@@ -65,7 +64,7 @@ type Hooks struct {
 func New(cfg *configs.Config, log *zap.Logger, hooks Hooks) (*App, error) {
 	redis.SetLogger(redisLog{log.Sugar()}) // by default the library writes to standard error
 	a := &App{Config: cfg, log: log, worker: store.WorkerName(cfg.Seams.Process),
-		scans: semaphore.NewWeighted(maxScans), hooks: hooks}
+		scans: semaphore.NewWeighted(MaxScans), hooks: hooks}
 	a.redis = cfg.RedisClient()
 	a.atEnd(a.redis.Close)
 	reads := cfg.ReadsClient()
@@ -118,12 +117,13 @@ func (a *App) Shut(err *error) {
 	_ = a.log.Sync() // fails for a terminal
 }
 
-func (a *App) has(sink string) bool { return slices.Contains(a.Config.Deployment.Sinks, sink) }
+// Has reports whether the deployment has a sink.
+func (a *App) Has(sink string) bool { return slices.Contains(a.Config.Deployment.Sinks, sink) }
 
 // CheckSinks returns an error if the deployment lacks one of the sinks. The error names the flag that selected them.
 func (a *App) CheckSinks(flag string, sinks ...string) error {
 	for _, s := range sinks {
-		if !a.has(s) {
+		if !a.Has(s) {
 			return Usage("%s %.40q is not among deployment.sinks (%s)", flag, s,
 				strings.Join(a.Config.Deployment.Sinks, ", "))
 		}
@@ -136,14 +136,21 @@ func (a *App) Allows(name string) bool {
 	return slices.Contains(a.Config.Unsafe.Allow, name)
 }
 
-// loader returns the loader that brings campaigns and their top-ups from the ledger into Redis.
-func (a *App) loader() (*load.Loader, error) {
+// Loader returns the loader that brings campaigns and their top-ups from the ledger into Redis.
+func (a *App) Loader() (*load.Loader, error) {
 	cfg := a.Config.Loader
 	if a.Config.Ledger.DSN != "" {
 		cfg.Codes, cfg.Pause = a.ledger.Codes, a.ledger.CampaignPause
 	}
 	return load.New(a.store, cfg)
 }
+
+// MaxScans bounds how many trails of this process may search all receipts or dead letters at the same time. Such a
+// search may read millions of them from Redis, and may find nothing.
+const MaxScans = 2
+
+// Scans bounds how many trails of this process search all receipts or dead letters at the same time.
+func (a *App) Scans() *semaphore.Weighted { return a.scans }
 
 // Locks returns the deployment's locks.
 func (a *App) Locks() (*store.Locks, error) { return a.store.Locks(a.Config.LockConfig()) }

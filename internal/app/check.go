@@ -17,7 +17,7 @@ type serverCheck struct {
 // each server that failed.
 func (a *App) Check(ctx context.Context) ([]string, error) {
 	checks := []serverCheck{
-		{"redis", "", a.openRedis},
+		{"redis", "", a.OpenRedis},
 		{"ledger", configs.SinkBalance, a.ledger.Ready},
 		{"topic", configs.SinkKafka, a.publishable},
 	}
@@ -27,7 +27,7 @@ func (a *App) Check(ctx context.Context) ([]string, error) {
 	right := []string{}
 	var errs []error
 	for _, c := range checks {
-		if c.sink != "" && !a.has(c.sink) {
+		if c.sink != "" && !a.Has(c.sink) {
 			continue
 		}
 		if err := c.check(ctx); err != nil {

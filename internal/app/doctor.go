@@ -135,7 +135,7 @@ func (a *App) examineConfig(_ context.Context, p *part) {
 	if !a.Config.Redis.TLS.On {
 		plain("redis", "redis.tls", a.Config.Redis.Addrs)
 	}
-	if a.has(configs.SinkKafka) && a.Config.PublisherConfig().TLS == nil {
+	if a.Has(configs.SinkKafka) && a.Config.PublisherConfig().TLS == nil {
 		plain("kafka", "kafka.tls", a.Config.Publisher.Brokers)
 	}
 	a.examineCertificates(p)
@@ -203,10 +203,10 @@ func (p *part) connections(accepted, each int64) {
 
 // examineTopic runs the checks of a worker's start: partitions, retention, replicas.
 func (a *App) examineTopic(ctx context.Context, p *part) {
-	if !a.has(configs.SinkKafka) {
+	if !a.Has(configs.SinkKafka) {
 		return
 	}
-	pc := a.publisherConfig()
+	pc := a.PublisherConfig()
 	pc.Create = false
 	l, err := publish.NewLog(pc)
 	if p.wrong(err) {

@@ -19,7 +19,7 @@ const mostAnswer = 1 << 20
 
 // examineRemote checks that the remote balance system responds. It sends no token, so any response is fine.
 func (a *App) examineRemote(ctx context.Context, p *part) {
-	if a.Config.Settlement.Kind != configs.SettleRemote || !a.has(configs.SinkBalance) {
+	if a.Config.Settlement.Kind != configs.SettleRemote || !a.Has(configs.SinkBalance) {
 		return
 	}
 	rc := a.Config.RemoteConfig()

@@ -178,7 +178,7 @@ func (a *App) examineShards(ctx context.Context, p *part, st *store.Store) {
 		views[i] = a.viewShard(ctx, st.Shard(i))
 		return nil
 	})
-	for _, u := range unrecorded(ctx, st) {
+	for _, u := range Unrecorded(ctx, st) {
 		p.add(LevelWarning, "shard %d: %s", u.Shard, u.Why)
 	}
 	missing, paused := map[string]int{}, map[string]int{}

@@ -17,7 +17,16 @@ type AttentionError struct{ error }
 // Unwrap returns the cause.
 func (e AttentionError) Unwrap() error { return e.error }
 
-// NeedsAttention returns a AttentionError.
+// NeedsAttention returns an AttentionError.
 func NeedsAttention(format string, args ...any) error {
 	return AttentionError{fmt.Errorf(format, args...)}
 }
+
+// TopicError is an error of reading the topic, and not of Redis or the ledger.
+type TopicError struct{ error }
+
+// OfTopic returns a TopicError.
+func OfTopic(err error) error { return TopicError{err} }
+
+// Unwrap returns the cause.
+func (e TopicError) Unwrap() error { return e.error }

@@ -24,7 +24,7 @@ func (a *App) Handler(ctx context.Context, sink string) (hongbao.Handler, error)
 		return a.publisher(ctx)
 	case configs.SinkBalance:
 		if a.Config.Settlement.Kind == configs.SettleRemote {
-			return a.remote(ctx, false, OperatorDecision{})
+			return a.Remote(ctx, false, OperatorDecision{})
 		}
 		settler, _, err := a.settler(ctx)
 		if err != nil {
@@ -35,23 +35,23 @@ func (a *App) Handler(ctx context.Context, sink string) (hongbao.Handler, error)
 	if !a.Config.IsWebhook(sink) {
 		return nil, fmt.Errorf("sink %q has no handler", sink)
 	}
-	return a.webhook(ctx, sink)
+	return a.Webhook(ctx, sink)
 }
 
-// webhook returns the handler of a webhook. It delivers what sink balance has finished, or else sink kafka.
-func (a *App) webhook(ctx context.Context, sink string) (hongbao.Handler, error) {
+// Webhook returns the handler of a webhook. It delivers what sink balance has finished, or else sink kafka.
+func (a *App) Webhook(ctx context.Context, sink string) (hongbao.Handler, error) {
 	h, err := a.newWebhook(sink)
 	if err != nil {
 		return nil, err
 	}
 	after := &sinks.After{Next: h, Patience: sinks.Patience}
 	switch {
-	case a.has(configs.SinkBalance):
+	case a.Has(configs.SinkBalance):
 		if err := a.ledger.Ready(ctx); err != nil {
 			return nil, err
 		}
 		after.Sink, after.Settled, after.Replicated = configs.SinkBalance, a.ledger.Settled, a.ledger.Replicated
-	case a.has(configs.SinkKafka):
+	case a.Has(configs.SinkKafka):
 		after.Sink = configs.SinkKafka
 	default: // no sink shows what Redis has lost
 		return h, nil
@@ -105,13 +105,13 @@ func (a *App) newWebhook(sink string) (*webhook.Handler, error) {
 	return h, nil
 }
 
-// settler returns a settler for the ledger, and the plans with which it checks grants. It opens the ledger if
+// Settler returns a settler for the ledger, and the plans with which it checks grants. It opens the ledger if
 // necessary.
 func (a *App) settler(ctx context.Context) (*ledger.Settler, *campaign.Plans, error) {
 	if err := a.ledger.Ready(ctx); err != nil {
 		return nil, nil, err
 	}
-	plans, err := a.plans()
+	plans, err := a.Plans()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -132,7 +132,7 @@ func (a *App) freeze(ctx context.Context) func(ledger.Quarantined) error {
 // command that shows the grant.
 //
 // An error means that Redis can't be reached. The grant is then delivered again later, and pauseFor tries again. A
-// campaign that is not in Redis need not be paused.
+// Campaign that is not in Redis need not be paused.
 func (a *App) pauseFor(ctx context.Context, g *hongbao.Grant, what string, reason zap.Field) error {
 	why, _, _ := strings.Cut(what, ";")
 	err := a.store.Campaign(g.Campaign).Pause(context.WithoutCancel(ctx), stream.Decision{By: stream.ByWorker, Why: why})
@@ -145,8 +145,8 @@ func (a *App) pauseFor(ctx context.Context, g *hongbao.Grant, what string, reaso
 	return nil
 }
 
-// watched wraps the handler of a requeue or a replay in the process's hook, if there is one.
-func (a *App) watched(sink string, h hongbao.Handler) hongbao.Handler {
+// Watched wraps the handler of a requeue or a replay in the process's hook, if there is one.
+func (a *App) Watched(sink string, h hongbao.Handler) hongbao.Handler {
 	if a.hooks.Sink == nil {
 		return h
 	}

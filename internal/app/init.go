@@ -46,7 +46,7 @@ type InitializedTopic struct {
 func (a *App) Init(ctx context.Context) (*Initialized, error) {
 	did := &Initialized{}
 	err := a.initialize(ctx, did)
-	if err == nil && a.has(configs.SinkKafka) {
+	if err == nil && a.Has(configs.SinkKafka) {
 		err = a.createTopic(ctx, did)
 	}
 	return did, err
@@ -55,7 +55,7 @@ func (a *App) Init(ctx context.Context) (*Initialized, error) {
 // initialize initializes the ledger, then the shards in Redis, and stores the result in did. The ledger comes first,
 // because it records each shard. So if Redis loses a shard later, a repeat does not create the shard again.
 func (a *App) initialize(ctx context.Context, did *Initialized) error {
-	if err := a.reachRedis(ctx); err != nil {
+	if err := a.ReachRedis(ctx); err != nil {
 		return err
 	}
 	// The mark in Redis is read before the ledger. In the other order another process could initialize both in between.
@@ -105,7 +105,7 @@ func (a *App) initializeLedger(ctx context.Context, marked bool, did *Initialize
 	if unknown && marked {
 		return has, a.initializedElsewhere()
 	}
-	if has, err = l.Initialize(ctx, a.deployment()); err != nil {
+	if has, err = l.Initialize(ctx, a.DeploymentRow()); err != nil {
 		return has, err
 	}
 	did.Ledger = &InitializedLedger{has.ID, unknown, append([]string{}, steps...)}
@@ -192,7 +192,7 @@ func (a *App) lost(ctx context.Context, shard int) error {
 // answer and createTopic may not create the topic, it only warns: workers check the topic as well, and an outage of Kafka
 // must not prevent an upgrade.
 func (a *App) createTopic(ctx context.Context, did *Initialized) error {
-	pc := a.publisherConfig()
+	pc := a.PublisherConfig()
 	topic, err := publish.NewLog(pc)
 	if err != nil {
 		return err

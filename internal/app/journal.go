@@ -16,18 +16,18 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// recorded runs an action, and writes the result into the journal. The action may add details to the entry. While the
+// Recorded runs an action, and writes the result into the journal. The action may add details to the entry. While the
 // ledger is down, the entry waits in a list in Redis. So the action works all the same, and the entry survives the end of
-// this process. Every change that does not use inLedger uses recorded.
-func (a *App) recorded(ctx context.Context, e access.Entry, do func(context.Context, *access.Entry) error) error {
+// this process. Every change that does not use InLedger uses recorded.
+func (a *App) Recorded(ctx context.Context, e access.Entry, do func(context.Context, *access.Entry) error) error {
 	err := do(ctx, &e)
-	a.write(ctx, &e, err)
+	a.WriteEntry(ctx, &e, err)
 	return err
 }
 
-// inLedger runs an action in a transaction of the ledger, which also writes the journal entry. If the action fails, its
+// InLedger runs an action in a transaction of the ledger, which also writes the journal entry. If the action fails, its
 // entry is written after the rollback.
-func (a *App) inLedger(ctx context.Context, e access.Entry, do func(context.Context, *access.Entry) error) error {
+func (a *App) InLedger(ctx context.Context, e access.Entry, do func(context.Context, *access.Entry) error) error {
 	err := a.ledger.Together(ctx, func(ctx context.Context) error {
 		if err := do(ctx, &e); err != nil {
 			return err
@@ -36,13 +36,13 @@ func (a *App) inLedger(ctx context.Context, e access.Entry, do func(context.Cont
 		return a.ledger.Record(ctx, e)
 	})
 	if err != nil {
-		a.write(ctx, &e, err)
+		a.WriteEntry(ctx, &e, err)
 	}
 	return err
 }
 
-// about returns a new journal entry about a campaign.
-func about(ctx context.Context, action access.Action, campaign string) access.Entry {
+// About returns a new journal entry about a campaign.
+func About(ctx context.Context, action access.Action, campaign string) access.Entry {
 	e := access.NewEntry(ctx, action)
 	e.Campaign = campaign
 	return e
@@ -52,8 +52,8 @@ func about(ctx context.Context, action access.Action, campaign string) access.En
 // ledger, before the entry goes to Redis.
 const journalTime, ledgerTime = 3 * time.Second, time.Second
 
-// write writes the result of an action into the journal, unless the request was invalid.
-func (a *App) write(ctx context.Context, e *access.Entry, err error) {
+// WriteEntry writes the result of an action into the journal, unless the request was invalid.
+func (a *App) WriteEntry(ctx context.Context, e *access.Entry, err error) {
 	var usage UsageError
 	var found AttentionError
 	if errors.As(err, &usage) || ledger.Repeats(ctx, err) {
@@ -77,7 +77,7 @@ func (a *App) record(ctx context.Context, e *access.Entry) {
 	ctx, cancel := context.WithTimeout(ledger.WithoutTogether(context.WithoutCancel(ctx)), journalTime)
 	defer cancel()
 	err := a.recordNow(ctx, e)
-	if !a.redisOpen.Load() {
+	if !a.RedisOpen.Load() {
 		if err != nil {
 			a.log.Warn("an action is not in the journal", zap.Any("entry", e), zap.Error(err))
 		}
@@ -236,7 +236,7 @@ func (a *App) tendJournal(ctx context.Context) {
 // Redis to the ledger first, if Redis can be reached.
 func (a *App) Journal(ctx context.Context, q access.JournalQuery) (access.JournalPage, error) {
 	if q.After == "" {
-		err := a.openRedis(ctx)
+		err := a.OpenRedis(ctx)
 		if err == nil {
 			mctx, cancel := context.WithTimeout(ctx, journalTime)
 			defer cancel()
@@ -253,7 +253,7 @@ func (a *App) Journal(ctx context.Context, q access.JournalQuery) (access.Journa
 // number of denials before it that were not recorded. All callers without a valid key share one limit, so that wrong
 // keys can't fill the journal.
 func (a *App) Denied(ctx context.Context, action access.Action, campaign string, why error) {
-	e := about(ctx, action, campaign)
+	e := About(ctx, action, campaign)
 	a.deny(ctx, &e, why)
 }
 
@@ -288,7 +288,7 @@ func located(ctx context.Context, details map[string]any) map[string]any {
 // LoggedIn records in the journal that a caller of the console logged in or out. If why is not nil, the log-in was
 // refused. Refusals are rate-limited as those of Denied, with a limit of their own.
 func (a *App) LoggedIn(ctx context.Context, action access.Action, why error) {
-	e := about(ctx, action, "")
+	e := About(ctx, action, "")
 	if why == nil {
 		e.Details = located(ctx, map[string]any{})
 		e.End(nil)
@@ -307,7 +307,7 @@ func (a *App) HasRead(ctx context.Context, r access.Read) {
 	if a.Config.Ledger.DSN == "" {
 		return
 	}
-	e := about(ctx, r.Action, r.Campaign)
+	e := About(ctx, r.Action, r.Campaign)
 	write, skipped := a.reads.Take(e.Who, fmt.Sprintf("%+v", r))
 	if !write {
 		return

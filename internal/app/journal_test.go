@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -16,40 +15,10 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
-
-// onServers returns an App with its own Redis and its own database.
-func onServers(t *testing.T, driver, dsn string, allow string, env ...string) *App {
-	t.Helper()
-	server := testkit.NewRedis(t, testkit.RedisOptions{})
-	cfg := config(t, append(env, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_REDIS_ADDRS="+server.Addr,
-		"HONGBAO_LEDGER_DRIVER="+driver, "HONGBAO_LEDGER_DSN="+dsn, "HONGBAO_UNSAFE_ALLOW="+allow)...)
-	_, err := ledger.Migrate(t.Context(), cfg.LedgerConfig())
-	require.NoError(t, err)
-	a := opened(t, cfg)
-	l, err := ledger.Open(t.Context(), cfg.LedgerConfig())
-	require.NoError(t, err)
-	_, err = l.Initialize(t.Context(), a.deployment())
-	require.NoError(t, errors.Join(err, l.Close()))
-	return a
-}
-
-// creates adds a campaign with one packet to the ledger.
-func (a *App) creates(t *testing.T, id string) hongbao.Campaign {
-	t.Helper()
-	now := time.Now().Truncate(time.Second)
-	spec := campaign.Complete(hongbao.Campaign{ID: id, Sponsor: "acme", Currency: "CNY", Packets: 1, Total: 1,
-		From: now, To: now.Add(time.Hour), TimeZone: "UTC"})
-	_, err := a.ledger.CreateCampaign(t.Context(), ledger.Campaign{Spec: spec, Seed: campaign.NewSeed(), Hash: "h",
-		Canonical: campaign.Canonical(spec)})
-	require.NoError(t, err)
-	return spec
-}
 
 // One entry has text that a caller made up and that no ledger accepts. The other entries still get into the journal.
 func TestNothingStopsTheJournal(t *testing.T) {
@@ -66,7 +35,7 @@ func TestNothingStopsTheJournal(t *testing.T) {
 			allow := map[string]string{"postgres": "fsync,full_page_writes", "mysql": "innodb_doublewrite"}[driver]
 			a := onServers(t, driver, start(t), allow)
 			ctx := access.As(t.Context(), access.Actor{Who: "key:\x00k", RequestID: "r\x001"})
-			entry := about(ctx, access.Replay, "a\x00b"+strings.Repeat("🧧", 500))
+			entry := About(ctx, access.Replay, "a\x00b"+strings.Repeat("🧧", 500))
 			entry.Outcome = access.OutcomeRefused
 			require.NoError(t, a.leave(ctx, &entry))
 			require.EqualValues(t, 1, a.redis.LLen(ctx, a.store.Journal()).Val())
@@ -182,10 +151,10 @@ func TestJournalHasABound(t *testing.T) {
 	a.ledger = a.newLedger()
 	ctx := access.As(t.Context(), access.Actor{Who: "key:k"})
 	act := func(n int) {
-		entry := about(ctx, access.PauseSink, "")
+		entry := About(ctx, access.PauseSink, "")
 		entry.Details = map[string]any{"n": n}
 		done := false
-		require.NoError(t, a.recorded(ctx, entry, func(context.Context, *access.Entry) error { done = true; return nil }))
+		require.NoError(t, a.Recorded(ctx, entry, func(context.Context, *access.Entry) error { done = true; return nil }))
 		require.True(t, done)
 	}
 	act(1)
@@ -253,11 +222,11 @@ func TestDenialsByMoneyAreBounded(t *testing.T) {
 		refuse := func(context.Context, *access.Entry) error {
 			return hongbao.Errorf(hongbao.ClassPermanent, "too much: %w", access.ErrMayNotSpend)
 		}
-		do := a.recorded
+		do := a.Recorded
 		if i%2 == 0 {
-			do = a.inLedger
+			do = a.InLedger
 		}
-		entry := about(ctx, access.CreateCampaign, "rain")
+		entry := About(ctx, access.CreateCampaign, "rain")
 		entry.Details = map[string]any{"total": 1000}
 		require.ErrorIs(t, do(ctx, entry, refuse), access.ErrMayNotSpend)
 	}
@@ -270,32 +239,4 @@ func TestDenialsByMoneyAreBounded(t *testing.T) {
 		require.EqualValues(t, 1000, e.Details["total"])
 		require.Contains(t, e.Details["error"], "may not spend")
 	}
-}
-
-// The journal has each read of a user's data once in ten minutes for each reader, with the reader's address.
-func TestJournalHasReads(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	a := onServers(t, "sqlite", filepath.Join(t.TempDir(), "ledger.db"), "")
-	ann := access.As(t.Context(), access.Actor{Who: "key:ann", Address: "192.0.2.7"})
-	bob := access.As(t.Context(), access.Actor{Who: "key:bob"})
-	for range 3 {
-		a.HasRead(ann, access.Read{Action: access.ReadTrails, Campaign: "rain", User: "u1"})
-		a.HasRead(ann, access.Read{Action: access.ReadTrails, Campaign: "rain", User: "u2"})
-		a.HasRead(bob, access.Read{Action: access.ReadGrants, Campaign: "snow", User: "u1"})
-	}
-	_, err := a.Trail(ann, TrailOf{Campaign: "none", User: "u3"})
-	require.Error(t, err, "a read that fails shows nothing, and leaves no entry")
-	page, err := a.Journal(t.Context(), access.JournalQuery{Limit: 100})
-	require.NoError(t, err)
-	var got []string
-	for _, e := range page.Entries {
-		got = append(got, fmt.Sprint(e.Who, " ", e.Action, " ", e.Campaign, " ", e.Outcome, " ", e.Details))
-	}
-	u1, u2 := access.Hash("u1"), access.Hash("u2")
-	require.ElementsMatch(t, []string{"key:ann read_trails rain done map[address:192.0.2.7 user_sha256:" + u1 + "]",
-		"key:ann read_trails rain done map[address:192.0.2.7 user_sha256:" + u2 + "]",
-		"key:bob read_grants snow done map[user_sha256:" + u1 + "]"}, got)
 }

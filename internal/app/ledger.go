@@ -13,14 +13,14 @@ import (
 // newLedger returns a ledger that connects at its first use. It then refuses a ledger that was not initialized for this
 // deployment.
 func (a *App) newLedger() *ledger.Ledger {
-	return ledger.Lazy(a.ledgerConfig(), func(ctx context.Context) (*ledger.Ledger, error) {
+	return ledger.Lazy(a.LedgerConfig(), func(ctx context.Context) (*ledger.Ledger, error) {
 		l, err := a.reachLedger(ctx)
 		if err != nil {
 			return nil, err
 		}
 		has, err := l.Deployment(ctx)
 		if err == nil {
-			err = has.Is(a.deployment())
+			err = has.Is(a.DeploymentRow())
 		}
 		if err == nil {
 			err = a.founded.asLedger(has.Founding)
@@ -37,7 +37,7 @@ func (a *App) reachLedger(ctx context.Context) (*ledger.Ledger, error) {
 	if err := a.hasLedger(); err != nil {
 		return nil, err
 	}
-	l, err := ledger.Open(ctx, a.ledgerConfig())
+	l, err := ledger.Open(ctx, a.LedgerConfig())
 	if err != nil {
 		return nil, a.atLedger(err)
 	}
@@ -49,7 +49,7 @@ func (a *App) Migrate(ctx context.Context) ([]string, error) {
 	if err := a.hasLedger(); err != nil {
 		return nil, err
 	}
-	steps, err := ledger.Migrate(ctx, a.ledgerConfig())
+	steps, err := ledger.Migrate(ctx, a.LedgerConfig())
 	if err != nil {
 		return nil, a.atLedger(err)
 	}
@@ -64,7 +64,8 @@ func (a *App) atLedger(err error) error {
 	return withHint("ledger.dsn", err)
 }
 
-func (a *App) ledgerConfig() ledger.Config {
+// LedgerConfig returns the configuration of the ledger, with the log and the hook of this process.
+func (a *App) LedgerConfig() ledger.Config {
 	cfg := a.Config.LedgerConfig()
 	cfg.Log, cfg.Observe = a.log, a.hooks.Ledger
 	return cfg
@@ -80,9 +81,9 @@ func (a *App) hasLedger() error {
 	return nil
 }
 
-// ledgerAgrees returns an error if the ledger contradicts itself. If someone has deleted a row, its grant looks
+// LedgerAgrees returns an error if the ledger contradicts itself. If someone has deleted a row, its grant looks
 // unsettled, and a replay would credit the user again.
-func (a *App) ledgerAgrees(ctx context.Context) error {
+func (a *App) LedgerAgrees(ctx context.Context) error {
 	differences, err := a.ledger.CheckConservation(ctx)
 	if err == nil && len(differences) > 0 {
 		err = hongbao.Errorf(hongbao.ClassConflict, "the ledger does not agree with itself (%s; %d differences), and a grant whose row "+
@@ -92,38 +93,60 @@ func (a *App) ledgerAgrees(ctx context.Context) error {
 	return err
 }
 
-func (a *App) deployment() ledger.Deployment {
+// DeploymentRow returns what the ledger shall have recorded of the deployment.
+func (a *App) DeploymentRow() ledger.Deployment {
 	return ledger.Deployment{ID: a.Config.Deployment.ID, KeyPrefix: a.Config.Deployment.KeyPrefix,
 		Shards: a.Config.Deployment.Shards}
 }
 
-// plans returns a cache for the plans of campaigns in the ledger.
-func (a *App) plans() (*campaign.Plans, error) {
+// Plans returns a cache for the plans of campaigns in the ledger.
+func (a *App) Plans() (*campaign.Plans, error) {
 	cfg := a.Config.Plans
 	cfg.Source = a.ledger.Plan
 	return campaign.NewPlans(cfg)
 }
 
-// campaign returns a campaign of the ledger. A missing campaign is an error.
-func (a *App) campaign(ctx context.Context, id string) (ledger.StoredCampaign, error) {
+// Campaign returns a campaign of the ledger. A missing campaign is an error.
+func (a *App) Campaign(ctx context.Context, id string) (ledger.StoredCampaign, error) {
 	c, found, err := a.ledger.Campaign(ctx, id)
 	if err == nil && !found {
-		err = errNoCampaign(id)
+		err = ErrNoCampaign(id)
 	}
 	return c, err
 }
 
-// campaignWithTopUps returns a campaign of the ledger with its top-ups. A missing campaign is an error.
-func (a *App) campaignWithTopUps(ctx context.Context, id string) (ledger.StoredCampaign, []ledger.StoredTopUp, error) {
+// CampaignWithTopUps returns a campaign of the ledger with its top-ups. A missing campaign is an error.
+func (a *App) CampaignWithTopUps(ctx context.Context, id string) (ledger.StoredCampaign, []ledger.StoredTopUp, error) {
 	c, stored, err := a.ledger.CampaignWithTopUps(ctx, id)
 	if errors.Is(err, ledger.ErrNoCampaign) {
-		err = errNoCampaign(id)
+		err = ErrNoCampaign(id)
 	}
 	return c, stored, err
 }
 
-func errNoCampaign(id string) error {
+// ErrNoCampaign returns the error of a campaign that the ledger does not have.
+func ErrNoCampaign(id string) error {
 	return hongbao.Errorf(hongbao.ClassPermanent,
 		"campaign %.80q: %w: `hongbao campaign create` creates it, `hongbao campaign list` shows the existing campaigns", id,
 		ledger.ErrNoCampaign)
+}
+
+// OpenBook opens the database of `hongbao balance`, which replaces the deployment's ledger. Call OpenBook before any
+// method that uses this database. Migrate creates the tables.
+func (a *App) OpenBook(ctx context.Context) error {
+	l, err := a.reachLedger(ctx)
+	if errors.Is(err, ledger.ErrNotInitialized) {
+		return hongbao.Errorf(hongbao.ClassBroken,
+			"the database of ledger.dsn has no tables of Hongbao: %w; correct ledger.dsn, or create them: `hongbao init` does "+
+				"for a deployment, `hongbao balance migrate` for `hongbao balance` alone", ledger.ErrNotInitialized)
+	}
+	if errors.Is(err, ledger.ErrOldSchema) {
+		return fmt.Errorf("%w; if no deployment uses the database, run `hongbao balance migrate`", err)
+	}
+	if err != nil {
+		return err
+	}
+	a.ledger = l
+	a.atEnd(l.Close)
+	return nil
 }

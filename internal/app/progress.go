@@ -50,8 +50,8 @@ const (
 	progressMeasured = 2 * time.Second
 )
 
-// progress counts the parts of a long call. Its methods may be called concurrently.
-type progress struct {
+// LongCall counts the parts of a long call. Its methods may be called concurrently.
+type LongCall struct {
 	app  *App
 	what string
 	of   int64
@@ -64,18 +64,18 @@ type progress struct {
 	next    time.Time
 }
 
-// progress begins a long call of that many parts; 0 if they are not known.
-func (a *App) progress(what string, of int64) *progress {
+// LongCall begins a long call of that many parts; 0 if they are not known.
+func (a *App) LongCall(what string, of int64) *LongCall {
 	now := time.Now()
-	p := &progress{app: a, what: what, of: of, began: now, next: now.Add(progressLogged)}
+	p := &LongCall{app: a, what: what, of: of, began: now, next: now.Add(progressLogged)}
 	if a.hooks.Progress != nil {
 		p.next = now.Add(progressShown)
 	}
 	return p
 }
 
-// set says how many parts are done, those of an earlier call included.
-func (p *progress) set(done int64) {
+// Set says how many parts are done, those of an earlier call included.
+func (p *LongCall) Set(done int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.started { // the first number may include the parts of an earlier call
@@ -87,8 +87,8 @@ func (p *progress) set(done int64) {
 	}
 }
 
-// step says which step of several begins. The log has only steps of calls that take long.
-func (p *progress) step(what string) {
+// Step says which step of several begins. The log has only steps of calls that take long.
+func (p *LongCall) Step(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.what = what
@@ -97,15 +97,15 @@ func (p *progress) step(what string) {
 	}
 }
 
-// end says that the call has ended.
-func (p *progress) end() {
+// End says that the call has ended.
+func (p *LongCall) End() {
 	if p.app.hooks.Progress != nil {
 		p.app.hooks.Progress(Progress{})
 	}
 }
 
 // show shows the progress. The caller holds mu.
-func (p *progress) show(now time.Time) {
+func (p *LongCall) show(now time.Time) {
 	at := Progress{What: p.what, Done: p.done, Of: p.of}
 	if took := now.Sub(p.began); took >= progressMeasured && p.done > p.first {
 		at.PerSecond = float64(p.done-p.first) / took.Seconds()
@@ -131,9 +131,9 @@ type stoppedError struct {
 func (e *stoppedError) Error() string { return e.text }
 func (e *stoppedError) Unwrap() error { return e.err }
 
-// stopped replaces the text of the error of a call that its caller has stopped. The new text says how far the call
+// Stopped replaces the text of the error of a call that its caller has stopped. The new text says how far the call
 // came, and how to go on.
-func (p *progress) stopped(ctx context.Context, err error, goOn string) error {
+func (p *LongCall) Stopped(ctx context.Context, err error, goOn string) error {
 	if err == nil || ctx.Err() == nil {
 		return err
 	}

@@ -20,12 +20,12 @@ func TestProgressInTheLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.InfoLevel)
-		p := (&App{log: zap.New(core)}).progress("loading rain", 100_000)
+		p := (&App{log: zap.New(core)}).LongCall("loading rain", 100_000)
 		for i := range int64(12) {
-			p.set(10_000 + 1_000*i) // an earlier call had loaded 10,000
+			p.Set(10_000 + 1_000*i) // an earlier call had loaded 10,000
 			require.True(t, retry.Pause(t.Context(), time.Second))
 		}
-		p.end()
+		p.End()
 		all := logs.All()
 		require.Len(t, all, 1, "set is called at 0, 1, ... 11 s, and shows at 6 s")
 		require.Equal(t, "loading rain", all[0].Message)
@@ -40,13 +40,13 @@ func TestProgressByTheHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var shown []string
 		a := &App{log: zap.NewNop(), hooks: Hooks{Progress: func(p Progress) { shown = append(shown, p.String()) }}}
-		p := a.progress("loading rain", 20_000)
+		p := a.LongCall("loading rain", 20_000)
 		for i := range int64(41) {
-			p.set(500 * i)
+			p.Set(500 * i)
 			require.True(t, retry.Pause(t.Context(), 100*time.Millisecond))
 		}
-		p.step("audit: read the ledger, step 7 of 14")
-		p.end()
+		p.Step("audit: read the ledger, step 7 of 14")
+		p.End()
 		require.Equal(t, "loading rain: 1,500 of 20,000 (7 %)", shown[0])
 		require.Contains(t, shown, "loading rain: 10,500 of 20,000 (52 %), 5,000 a second, 2s left")
 		require.Empty(t, shown[len(shown)-1])
@@ -57,14 +57,14 @@ func TestProgressByTheHook(t *testing.T) {
 // Whoever stops a call learns how far it came, and how to go on.
 func TestProgressStopped(t *testing.T) {
 	t.Parallel()
-	p := (&App{log: zap.NewNop()}).progress("loading rain", 20_000)
-	p.set(12_000)
+	p := (&App{log: zap.NewNop()}).LongCall("loading rain", 20_000)
+	p.Set(12_000)
 	ctx, cancel := context.WithCancel(t.Context())
-	require.NoError(t, p.stopped(ctx, nil, "go on"))
+	require.NoError(t, p.Stopped(ctx, nil, "go on"))
 	broken := errors.New("broken")
-	require.Equal(t, broken, p.stopped(ctx, broken, "go on"))
+	require.Equal(t, broken, p.Stopped(ctx, broken, "go on"))
 	cancel()
-	err := p.stopped(ctx, ctx.Err(), "run the same command again: it continues")
+	err := p.Stopped(ctx, ctx.Err(), "run the same command again: it continues")
 	require.EqualError(t, err, "loading rain was stopped after 12,000 of 20,000; run the same command again: it continues")
 	require.ErrorIs(t, err, context.Canceled)
 }

@@ -16,13 +16,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// openRedis connects to Redis, and writes nothing. It refuses a Redis that was not initialized for this deployment, or
+// OpenRedis connects to Redis, and writes nothing. It refuses a Redis that was not initialized for this deployment, or
 // whose settings would lose receipts.
-func (a *App) openRedis(ctx context.Context) error {
-	if a.redisOpen.Load() {
+func (a *App) OpenRedis(ctx context.Context) error {
+	if a.RedisOpen.Load() {
 		return nil
 	}
-	if err := a.reachRedis(ctx); err != nil {
+	if err := a.ReachRedis(ctx); err != nil {
 		return err
 	}
 	mark, down, err := a.store.Open(ctx)
@@ -35,13 +35,13 @@ func (a *App) openRedis(ctx context.Context) error {
 	if err := a.founded.asRedis(mark.Founding); err != nil {
 		return err
 	}
-	a.redisOpen.Store(true)
+	a.RedisOpen.Store(true)
 	return nil
 }
 
-// reachRedis connects to Redis, whichever deployment it belongs to. It refuses a Redis whose settings would lose
+// ReachRedis connects to Redis, whichever deployment it belongs to. It refuses a Redis whose settings would lose
 // receipts.
-func (a *App) reachRedis(ctx context.Context) error { return a.checkRedis(ctx, hongbao.DurabilityFast) }
+func (a *App) ReachRedis(ctx context.Context) error { return a.CheckRedis(ctx, hongbao.DurabilityFast) }
 
 // founding compares the ids that `hongbao init` wrote into the ledger and into Redis. Its methods may be called
 // concurrently.
@@ -104,14 +104,14 @@ func named(knob string, err error) error {
 	return fmt.Errorf("%w; check that it runs and that %s names it, then try again", err, knob)
 }
 
-// checkRedis checks the settings of each server for a durability class. For checks in unsafe.allow it only warns.
-func (a *App) checkRedis(ctx context.Context, class hongbao.Durability) error {
+// CheckRedis checks the settings of each server for a durability class. For checks in unsafe.allow it only warns.
+func (a *App) CheckRedis(ctx context.Context, class hongbao.Durability) error {
 	servers, err := store.Inspect(ctx, a.redis)
 	if err != nil && !(len(servers) > 0 && hongbao.IsOutage(err)) { // in a cluster the nodes that answer are still checked
 		return withHint("redis.addrs", fmt.Errorf("redis at %s: %w", strings.Join(a.Config.Redis.Addrs, ","), err))
 	}
 	for i := range servers {
-		if err := a.checkServer(&servers[i], class); err != nil {
+		if err := a.CheckServer(&servers[i], class); err != nil {
 			return err
 		}
 		if few := servers[i].FewReplicas(a.Config.Producer.Replicas); few != nil {
@@ -121,8 +121,8 @@ func (a *App) checkRedis(ctx context.Context, class hongbao.Durability) error {
 	return nil
 }
 
-// checkServer checks the settings of one server, like checkRedis.
-func (a *App) checkServer(s *store.Server, class hongbao.Durability) error {
+// CheckServer checks the settings of one server, like CheckRedis.
+func (a *App) CheckServer(s *store.Server, class hongbao.Durability) error {
 	if s.Role == "slave" && a.Config.Redis.Mode == configs.Sentinel { // while copying it may report no AOF
 		return hongbao.Outagef(hongbao.ClassTransient, "redis at %s is a replica, though the sentinels call it the primary: a "+
 			"failover may be under way", a.redisAt(s))
@@ -202,9 +202,9 @@ func (a *App) checkCoverage(s *store.Server) error {
 		"add %s to unsafe.allow", a.redisAt(s), configs.UnsafeRedisFullCoverage)
 }
 
-// warnOfDurability warns, when a campaign is created, if the settings of Redis do not fit its durability class. It is
+// WarnOfDurability warns, when a campaign is created, if the settings of Redis do not fit its durability class. It is
 // no error if Redis is down: the load checks the class again and refuses it if necessary.
-func (a *App) warnOfDurability(ctx context.Context, class hongbao.Durability) {
+func (a *App) WarnOfDurability(ctx context.Context, class hongbao.Durability) {
 	if class == hongbao.DurabilityFast {
 		return
 	}

@@ -19,7 +19,7 @@ func TestReplicaUnderSentinelsIsAnOutage(t *testing.T) {
 	for mode, class := range map[string]hongbao.Class{configs.Sentinel: hongbao.ClassTransient,
 		configs.Standalone: hongbao.ClassBroken} {
 		a.Config.Redis.Mode = mode
-		err := a.checkServer(&replica, hongbao.DurabilityFast)
+		err := a.CheckServer(&replica, hongbao.DurabilityFast)
 		require.Equal(t, class, hongbao.ClassOf(err), mode)
 		require.Equal(t, mode == configs.Sentinel, hongbao.IsOutage(err), mode)
 	}

@@ -17,10 +17,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/sinks/remote"
 )
 
-// remote returns the handler that settles at a remote balance system and records the credits in the ledger. The caller
+// Remote returns the handler that settles at a remote balance system and records the credits in the ledger. The caller
 // closes it. The flag again sets Replay of remote.Config, so that a settled grant may be sent again only with its key.
 // The parameter word sets Verified and VerifiedAt.
-func (a *App) remote(ctx context.Context, again bool, word OperatorDecision) (*pausingHandler, error) {
+func (a *App) Remote(ctx context.Context, again bool, word OperatorDecision) (*PausingHandler, error) {
 	settler, plans, err := a.settler(ctx)
 	if err != nil {
 		return nil, err
@@ -34,15 +34,15 @@ func (a *App) remote(ctx context.Context, again bool, word OperatorDecision) (*p
 	if err != nil {
 		return nil, err
 	}
-	return &pausingHandler{h, settler, a}, nil
+	return &PausingHandler{h, settler, a}, nil
 }
 
-// auditedRemote lets the audit query the remote. The caller must call stop after the audit.
-func (a *App) auditedRemote(ctx context.Context) (_ *audit.Remote, stop func(), err error) {
+// AuditedRemote lets the audit query the remote. The caller must call stop after the audit.
+func (a *App) AuditedRemote(ctx context.Context) (_ *audit.Remote, stop func(), err error) {
 	if !a.Config.Remote.Queryable {
 		return &audit.Remote{Concurrency: a.Config.Remote.Concurrency}, func() {}, nil
 	}
-	h, err := a.remote(ctx, false, OperatorDecision{})
+	h, err := a.Remote(ctx, false, OperatorDecision{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -53,16 +53,16 @@ func (a *App) auditedRemote(ctx context.Context) (_ *audit.Remote, stop func(), 
 		}}, h.Close, nil
 }
 
-// pausingHandler pauses a campaign if one of its grants contradicts the plan or the remote. It moves grants of disowned
+// PausingHandler pauses a campaign if one of its grants contradicts the plan or the remote. It moves grants of disowned
 // campaigns to quarantine.
-type pausingHandler struct {
+type PausingHandler struct {
 	*remote.Handler
-	settler *ledger.Settler
+	Settler *ledger.Settler
 	app     *App
 }
 
 // TendDoubts resolves credits in doubt that will not be delivered again, until ctx ends.
-func (a *pausingHandler) TendDoubts(ctx context.Context) {
+func (a *PausingHandler) TendDoubts(ctx context.Context) {
 	for retry.Pause(ctx, a.app.Config.Remote.ClaimTime) {
 		if left, err := a.Sweep(ctx); left > 0 || err != nil && ctx.Err() == nil {
 			a.app.log.Warn("credits may be booked at the remote, and their state is still unknown", zap.Int("credits", left),
@@ -72,7 +72,7 @@ func (a *pausingHandler) TendDoubts(ctx context.Context) {
 }
 
 // Handle implements hongbao.Handler.
-func (a *pausingHandler) Handle(ctx context.Context, b hongbao.Batch) []error {
+func (a *PausingHandler) Handle(ctx context.Context, b hongbao.Batch) []error {
 	errs := a.Handler.Handle(ctx, b)
 	a.putAside(ctx, b, errs)
 	for i, err := range errs {
@@ -90,7 +90,7 @@ func (a *pausingHandler) Handle(ctx context.Context, b hongbao.Batch) []error {
 
 // putAside passes the grants of unknown campaigns to the ledger. If a person has disowned the campaign, they go to
 // quarantine.
-func (a *pausingHandler) putAside(ctx context.Context, b hongbao.Batch, errs []error) {
+func (a *PausingHandler) putAside(ctx context.Context, b hongbao.Batch, errs []error) {
 	var unknown []hongbao.Grant
 	var at []int
 	for i, err := range errs {
@@ -99,7 +99,7 @@ func (a *pausingHandler) putAside(ctx context.Context, b hongbao.Batch, errs []e
 		}
 	}
 	b.Grants = unknown
-	for i, err := range a.settler.PutAside(ctx, b) {
+	for i, err := range a.Settler.PutAside(ctx, b) {
 		errs[at[i]] = err
 	}
 }
@@ -113,7 +113,7 @@ type planned struct {
 // Currency implements remote.Campaigns. It returns an error for a refunded campaign: the sponsor has the rest of the
 // money, so no more credits may be sent.
 func (p *planned) Currency(ctx context.Context, id string) (string, error) {
-	c, err := p.app.campaign(ctx, id)
+	c, err := p.app.Campaign(ctx, id)
 	if err == nil && c.State == ledger.StateRefunded {
 		err = hongbao.Errorf(hongbao.ClassConflict, "campaign %s was refunded: no more of its credits are sent", id)
 	}

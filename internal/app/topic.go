@@ -20,9 +20,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// openTopic connects to the deployment's topic for reading, and checks what reading needs. It does not need Redis. The
+// OpenTopic connects to the deployment's topic for reading, and checks what reading needs. It does not need Redis. The
 // caller closes the Log.
-func (a *App) openTopic(ctx context.Context) (*publish.Log, error) {
+func (a *App) OpenTopic(ctx context.Context) (*publish.Log, error) {
 	l, pc, err := a.topicLog()
 	if err != nil {
 		return nil, err
@@ -43,14 +43,14 @@ func (a *App) publishable(ctx context.Context) error {
 }
 
 func (a *App) topicLog() (*publish.Log, publish.Config, error) {
-	pc := a.publisherConfig()
+	pc := a.PublisherConfig()
 	pc.Create = false
 	l, err := publish.NewLog(pc)
 	return l, pc, err
 }
 
-// publisherConfig returns the publisher's configuration, except for Worker.
-func (a *App) publisherConfig() publish.Config {
+// PublisherConfig returns the publisher's configuration, except for Worker.
+func (a *App) PublisherConfig() publish.Config {
 	pc := a.Config.PublisherConfig()
 	pc.Observe, pc.Founding = a.hooks.Kafka, a.founded.known()
 	pc.AnyFounding = slices.Contains(a.Config.Unsafe.Allow, configs.UnsafeKafkaFounding)
@@ -61,19 +61,19 @@ func (a *App) publisherConfig() publish.Config {
 func (a *App) publisher(ctx context.Context) (*publish.Publisher, error) {
 	claims := a.Config.ClaimsConfig()
 	claims.Owner = a.worker
-	return a.publisherTo(ctx, a.Config.Publisher.Topic, claims, a.store)
+	return a.PublisherTo(ctx, a.Config.Publisher.Topic, claims, a.store)
 }
 
-// publisherTo returns a publisher to a topic, with its own claims. If cc has no Owner, publisherTo sets a unique one,
+// PublisherTo returns a publisher to a topic, with its own claims. If cc has no Owner, PublisherTo sets a unique one,
 // because several calls may publish concurrently. The caller closes the publisher.
-func (a *App) publisherTo(ctx context.Context, topic string, cc store.ClaimsConfig,
+func (a *App) PublisherTo(ctx context.Context, topic string, cc store.ClaimsConfig,
 	entries publish.Entries) (*publish.Publisher, error) {
 	cc.Owner = cmp.Or(cc.Owner, store.WorkerName(a.Config.Seams.Process))
 	claims, err := a.store.Claims(cc)
 	if err != nil {
 		return nil, err
 	}
-	pc := a.publisherConfig()
+	pc := a.PublisherConfig()
 	pc.Worker, pc.Topic, pc.Campaigns = cc.Owner, topic, &campaignSource{app: a}
 	pc.Create = pc.Create && topic != a.Config.Publisher.Topic
 	if a.hasLedger() == nil {

@@ -26,7 +26,7 @@ func TestReadersNeedNoSettingOfWriters(t *testing.T) {
 		topic := broker.Topic(t, 1, map[string]string{setting: c.value})
 		a := onServers(t, "sqlite", filepath.Join(t.TempDir(), "l.db"), "", "HONGBAO_KAFKA_BROKERS="+broker.Addr,
 			"HONGBAO_KAFKA_TOPIC="+topic, "HONGBAO_KAFKA_PARTITIONS=1", "HONGBAO_DEPLOYMENT_SINKS=kafka")
-		l, err := a.openTopic(t.Context())
+		l, err := a.OpenTopic(t.Context())
 		if c.reads {
 			require.NoError(t, err, setting)
 			l.Close()

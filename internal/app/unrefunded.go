@@ -2,10 +2,8 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/base/metrics"
 	"github.com/hongbao-project/hongbao/internal/base/turn"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
@@ -15,7 +13,7 @@ import (
 // of a reading, so that callers do not wait behind each other while the ledger does not answer.
 const unrefundedAge, unrefundedTime, unrefundedRetry = time.Minute, 3 * time.Second, 10 * time.Second
 
-// unrefunded caches the campaigns that are not refunded, in the order in which their windows end, or the error of
+// Unrefunded caches the campaigns that are not refunded, in the order in which their windows end, or the error of
 // reading them.
 type unrefunded struct {
 	mu    turn.Lock // held while the ledger is read
@@ -24,8 +22,8 @@ type unrefunded struct {
 	until time.Time
 }
 
-// unrefunded returns the campaigns that are not refunded, in the order in which their windows end.
-func (a *App) unrefunded(ctx context.Context) ([]ledger.Unrefunded, error) {
+// Unrefunded returns the campaigns that are not refunded, in the order in which their windows end.
+func (a *App) Unrefunded(ctx context.Context) ([]ledger.Unrefunded, error) {
 	c := &a.late
 	if err := c.mu.LockContext(ctx); err != nil {
 		return nil, err
@@ -42,27 +40,4 @@ func (a *App) unrefunded(ctx context.Context) ([]ledger.Unrefunded, error) {
 		c.until = time.Now().Add(unrefundedRetry)
 	}
 	return c.list, c.err
-}
-
-// AddUnrefunded adds to a status the campaigns whose refund is late. If the ledger does not answer, it adds nothing.
-func (a *App) AddUnrefunded(ctx context.Context, s *Status) {
-	if a.Config.Ledger.DSN == "" {
-		return
-	}
-	list, err := a.unrefunded(ctx)
-	if err != nil {
-		return
-	}
-	s.Unrefunded = []ledger.Unrefunded{}
-	for _, c := range list {
-		if time.Since(c.Ends) > metrics.RefundWithin {
-			s.Unrefunded = append(s.Unrefunded, c)
-		}
-	}
-}
-
-// UnrefundedText says that a campaign's refund is late, and which command shows the next step.
-func UnrefundedText(c *ledger.Unrefunded) string {
-	return fmt.Sprintf("campaign %s: its window ended at %s, and it is not refunded; `hongbao campaign refund %[1]s` says what "+
-		"to do", c.Campaign, c.Ends.Format(time.RFC3339))
 }

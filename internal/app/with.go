@@ -7,6 +7,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
 // Needs are the servers that a command needs.
@@ -45,7 +46,7 @@ func WithHooks(ctx context.Context, cfg *configs.Config, n Needs, hooks Hooks, d
 func (a *App) Ready(ctx context.Context, n Needs) error {
 	var redis, ledger error
 	if n.Redis || n.Either {
-		redis = a.openRedis(ctx)
+		redis = a.OpenRedis(ctx)
 	}
 	switch {
 	case n.Ledger:
@@ -58,4 +59,20 @@ func (a *App) Ready(ctx context.Context, n Needs) error {
 		ledger = a.openKeys(ctx)
 	}
 	return errors.Join(redis, ledger)
+}
+
+// openKeys opens the database of API keys. That is either this deployment's ledger or the database of `hongbao
+// balance`. It refuses another deployment's ledger.
+func (a *App) openKeys(ctx context.Context) error {
+	if err := a.OpenBook(ctx); err != nil {
+		return err
+	}
+	has, err := a.ledger.Deployment(ctx)
+	if errors.Is(err, ledger.ErrNotInitialized) {
+		return nil
+	}
+	if err == nil {
+		err = has.Is(a.DeploymentRow())
+	}
+	return withHint("ledger.dsn", err)
 }

@@ -9,32 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
-	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
-
-// config returns the configuration of an environment.
-func config(t *testing.T, env ...string) *configs.Config {
-	t.Helper()
-	cfg, err := configs.Load("", env, nil)
-	require.NoError(t, err)
-	return cfg
-}
-
-// opened returns an App that skips the checks of openRedis, so its Redis need not be initialized.
-func opened(t *testing.T, cfg *configs.Config) *App {
-	t.Helper()
-	a, err := New(cfg, zap.NewNop(), Hooks{})
-	require.NoError(t, err)
-	a.redisOpen.Store(true)
-	t.Cleanup(func() {
-		var err error
-		a.Shut(&err)
-		require.NoError(t, err)
-	})
-	return a
-}
 
 // With closes in reverse order, even if do fails. It returns the error of do and every error of closing.
 func TestWithClosesAndTellsEveryError(t *testing.T) {
@@ -55,7 +32,7 @@ func TestWithClosesAndTellsEveryError(t *testing.T) {
 		kept = a
 		_, _, err := a.ledger.Campaign(t.Context(), "rain")
 		require.NoError(t, err)
-		require.False(t, a.redisOpen.Load(), "With opens only what the command needs")
+		require.False(t, a.RedisOpen.Load(), "With opens only what the command needs")
 		a.atEnd(func() error { order = append(order, "first"); return first })
 		a.atEnd(func() error { order = append(order, "second"); return second })
 		return failed
@@ -100,13 +77,13 @@ func TestReady(t *testing.T) {
 	require.NoError(t, err)
 	l, err := ledger.Open(t.Context(), a.Config.LedgerConfig())
 	require.NoError(t, err)
-	_, err = l.Initialize(t.Context(), a.deployment())
+	_, err = l.Initialize(t.Context(), a.DeploymentRow())
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 	testkit.EventuallyOK(t, 30*time.Second, func() error { return a.Ready(t.Context(), Needs{Ledger: true}) },
 		"a failure is cached only for a moment")
 	for range 2 {
-		_, err = a.ListCampaigns(t.Context(), "", 10, nil)
+		_, _, err = a.ledger.Campaign(t.Context(), "rain")
 		require.NoError(t, err, "the ledger is open")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -29,7 +30,7 @@ const (
 func readyCampaign(ctx context.Context, a *app.App, first, name string) (string, error) {
 	id := first
 	for n := 2; ; n++ {
-		has, err := a.Show(ctx, id)
+		has, err := campaigns.Of(a).Show(ctx, id)
 		switch {
 		case errors.Is(err, ledger.ErrNoCampaign):
 			_, err = create(ctx, a, id, name, packets, total)
@@ -37,7 +38,7 @@ func readyCampaign(ctx context.Context, a *app.App, first, name string) (string,
 		case err != nil:
 			return id, err
 		case has.Redis == nil || has.Redis.State == store.StateLoading: // an earlier run stopped during the load
-			_, err = a.Load(ctx, id)
+			_, err = campaigns.Of(a).Load(ctx, id)
 			return id, err
 		case has.Redis.State == store.StateOpen && has.Redis.Left > 0 && time.Now().Before(has.Spec.To):
 			return id, nil
@@ -49,7 +50,7 @@ func readyCampaign(ctx context.Context, a *app.App, first, name string) (string,
 // create funds and loads a campaign that is already open. It returns the hash of its plan.
 func create(ctx context.Context, a *app.App, id, name string, packets int64, total hongbao.Amount) (string, error) {
 	now := time.Now().Truncate(time.Second)
-	created, err := a.Create(ctx, campaign.Complete(hongbao.Campaign{
+	created, err := campaigns.Of(a).Create(ctx, campaign.Complete(hongbao.Campaign{
 		ID: id, Name: name, Kind: hongbao.KindRedPacket, Currency: currency, Total: total, Packets: packets,
 		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total},
 		From:  now.Add(-time.Minute), To: now.Add(open), TimeZone: "Asia/Shanghai", Sponsor: "acme",
@@ -58,6 +59,6 @@ func create(ctx context.Context, a *app.App, id, name string, packets int64, tot
 	if err != nil {
 		return "", err
 	}
-	_, err = a.Load(ctx, id)
+	_, err = campaigns.Of(a).Load(ctx, id)
 	return created.Hash, err
 }

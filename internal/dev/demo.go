@@ -21,6 +21,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/dev/faults"
 	"github.com/hongbao-project/hongbao/internal/dev/local"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/ops/books"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 // Demo is a scripted run of the development server. A campaign opens and a crowd grabs, while some answers are lost
@@ -70,7 +72,7 @@ func (d *Demo) run(ctx context.Context, server *Dev, on *serving) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	report, err := on.Audit(ctx, audit.Options{})
+	report, err := books.Of(on.App).Audit(ctx, audit.Options{})
 	if err != nil {
 		return err
 	}
@@ -173,7 +175,7 @@ type progress struct{ granted, settled, published int64 }
 
 // progressOf reads the progress from Redis: grants, settled grants and published grants.
 func progressOf(ctx context.Context, a *app.App) (at progress, err error) {
-	s, err := a.Status(ctx)
+	s, err := deliveries.Of(a).Status(ctx)
 	if err == nil {
 		err = s.CheckRead()
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/dev/local"
 	"github.com/hongbao-project/hongbao/internal/front/serve"
 	"github.com/hongbao-project/hongbao/internal/front/web"
+	"github.com/hongbao-project/hongbao/internal/ops/apikeys"
 	"github.com/hongbao-project/hongbao/internal/run"
 )
 
@@ -214,13 +215,13 @@ func (d *Dev) prepare(ctx context.Context, on *serving) (*Site, error) {
 	if err != nil {
 		return nil, err
 	}
-	before, err := on.Keys(ctx, false)
+	before, err := apikeys.Of(on.App).Keys(ctx, false)
 	if err != nil {
 		return nil, err
 	}
 	for _, k := range before {
 		if k.Note == keyNote {
-			if _, err := on.RevokeKey(ctx, k.ID); err != nil {
+			if _, err := apikeys.Of(on.App).RevokeKey(ctx, k.ID); err != nil {
 				return nil, err
 			}
 		}
@@ -236,7 +237,7 @@ func (d *Dev) prepare(ctx context.Context, on *serving) (*Site, error) {
 		site.DataDir = d.local.Dir
 	}
 	for role, text := range map[access.Role]*string{access.RoleTreasurer: &site.Key, access.RoleGateway: &site.GatewayKey} {
-		k, err := on.CreateKey(ctx, access.Key{Role: role, Note: keyNote})
+		k, err := apikeys.Of(on.App).CreateKey(ctx, access.Key{Role: role, Note: keyNote})
 		if err != nil {
 			return nil, err
 		}

@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/ops/books"
+	"github.com/hongbao-project/hongbao/internal/ops/find"
 )
 
 // Audit is the input of an audit.
@@ -42,17 +43,17 @@ func (l *Local) Audit(ctx context.Context, in Audit) (*audit.Report, error) {
 	if err := in.Check(); err != nil {
 		return nil, err
 	}
-	o := &app.AuditOrder{Seal: in.Seal, Request: in.Request, Options: audit.Options{Campaigns: list(in.Campaign), Full: in.Full,
+	o := &books.AuditOrder{Seal: in.Seal, Request: in.Request, Options: audit.Options{Campaigns: list(in.Campaign), Full: in.Full,
 		Wait: time.Duration(in.WaitSeconds) * time.Second}}
 	if l.Caller == nil {
-		return l.App.AuditAndSeal(ctx, o)
+		return books.Of(l.App).AuditAndSeal(ctx, o)
 	}
 	if in.Seal {
 		if err := l.checkAllowed(access.SealCampaigns, ""); err != nil {
 			return nil, err
 		}
 	}
-	return l.App.AuditAlone(ctx, o)
+	return books.Of(l.App).AuditAlone(ctx, o)
 }
 
 // Audit implements Operations. The server continues the audit after ctx has ended.
@@ -71,10 +72,12 @@ func (r *Remote) Audit(ctx context.Context, in Audit) (*audit.Report, error) {
 }
 
 // LastAudit returns the result of the last audit of all campaigns. Its verdict is none if there was no audit yet.
-func (l *Local) LastAudit(ctx context.Context) (app.LastAudit, error) { return l.App.LastAudit(ctx) }
+func (l *Local) LastAudit(ctx context.Context) (books.LastAudit, error) {
+	return books.Of(l.App).LastAudit(ctx)
+}
 
 // LastAudit implements Operations.
-func (r *Remote) LastAudit(ctx context.Context) (last app.LastAudit, err error) {
+func (r *Remote) LastAudit(ctx context.Context) (last books.LastAudit, err error) {
 	err = r.get(ctx, "/v1/audit", nil, &last)
 	return last, err
 }
@@ -106,9 +109,9 @@ func (l *Local) AcknowledgeDifference(ctx context.Context, in Acknowledge) (out 
 	if err := in.Check(); err != nil {
 		return out, err
 	}
-	d := app.Difference{Kind: app.DifferenceKind(in.Kind), Where: in.Where, Campaign: in.Campaign, Packet: in.Packet,
+	d := books.Difference{Kind: books.DifferenceKind(in.Kind), Where: in.Where, Campaign: in.Campaign, Packet: in.Packet,
 		Event: in.Event, Detail: in.Detail}
-	return l.App.Acknowledge(ctx, &d, in.Until, stream.Decision{By: l.by(in.By), Why: in.Why})
+	return books.Of(l.App).Acknowledge(ctx, &d, in.Until, stream.Decision{By: l.by(in.By), Why: in.Why})
 }
 
 // AcknowledgeDifference implements Operations.
@@ -141,9 +144,9 @@ func (in *TrailOf) Check() error {
 }
 
 // ShowTrail finds the selected grants in all stores.
-func (l *Local) ShowTrail(ctx context.Context, in TrailOf) (*app.Trail, error) {
+func (l *Local) ShowTrail(ctx context.Context, in TrailOf) (*find.Trail, error) {
 	if err := in.Check(); err != nil {
 		return nil, err
 	}
-	return l.App.Trail(ctx, app.TrailOf(in))
+	return find.Of(l.App).Trail(ctx, find.TrailOf(in))
 }

@@ -10,24 +10,24 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 )
 
 // ListCampaigns returns the campaigns in the ledger that the caller may see, with their status.
-func (l *Local) ListCampaigns(ctx context.Context) ([]app.ListedCampaign, error) {
-	page, err := l.App.ListCampaigns(ctx, "", math.MaxInt, l.sees())
+func (l *Local) ListCampaigns(ctx context.Context) ([]campaigns.ListedCampaign, error) {
+	page, err := campaigns.Of(l.App).ListCampaigns(ctx, "", math.MaxInt, l.sees())
 	if err == nil {
-		l.App.AddStatus(ctx, page.Campaigns)
+		campaigns.Of(l.App).AddStatus(ctx, page.Campaigns)
 	}
 	return page.Campaigns, err
 }
 
 // ShowCampaign returns a campaign with its state in the ledger and in Redis.
-func (l *Local) ShowCampaign(ctx context.Context, id string) (app.Shown, error) {
-	return l.App.Show(ctx, id)
+func (l *Local) ShowCampaign(ctx context.Context, id string) (campaigns.Shown, error) {
+	return campaigns.Of(l.App).Show(ctx, id)
 }
 
 // CampaignPause is the input of PauseCampaign and ResumeCampaign.
@@ -52,12 +52,12 @@ type CampaignState struct {
 
 // PauseCampaign pauses a campaign: its grabs get the outcome paused.
 func (l *Local) PauseCampaign(ctx context.Context, in CampaignPause) (CampaignState, error) {
-	return l.turnCampaign(ctx, &in, "paused", l.App.Pause)
+	return l.turnCampaign(ctx, &in, "paused", campaigns.Of(l.App).Pause)
 }
 
 // ResumeCampaign opens a paused campaign again.
 func (l *Local) ResumeCampaign(ctx context.Context, in CampaignPause) (CampaignState, error) {
-	return l.turnCampaign(ctx, &in, "open", l.App.Resume)
+	return l.turnCampaign(ctx, &in, "open", campaigns.Of(l.App).Resume)
 }
 
 func (l *Local) turnCampaign(ctx context.Context, in *CampaignPause, state string,
@@ -69,8 +69,8 @@ func (l *Local) turnCampaign(ctx context.Context, in *CampaignPause, state strin
 }
 
 // CampaignEnding returns the status of a closed campaign, with the amount of its refund.
-func (l *Local) CampaignEnding(ctx context.Context, id string) (*app.Ending, error) {
-	return l.App.EndProgress(ctx, id)
+func (l *Local) CampaignEnding(ctx context.Context, id string) (*campaigns.Ending, error) {
+	return campaigns.Of(l.App).EndProgress(ctx, id)
 }
 
 // CampaignClose is the input of CloseCampaign.
@@ -80,13 +80,13 @@ type CampaignClose struct {
 }
 
 // CloseCampaign ends a campaign permanently.
-func (l *Local) CloseCampaign(ctx context.Context, in CampaignClose) (*app.Ending, error) {
-	return l.App.Close(ctx, in.Campaign, in.Early)
+func (l *Local) CloseCampaign(ctx context.Context, in CampaignClose) (*campaigns.Ending, error) {
+	return campaigns.Of(l.App).Close(ctx, in.Campaign, in.Early)
 }
 
 // CancelCampaign ends a campaign that was never loaded, and returns its money to the sponsor.
-func (l *Local) CancelCampaign(ctx context.Context, id string) (*app.Ending, error) {
-	return l.App.Cancel(ctx, id)
+func (l *Local) CancelCampaign(ctx context.Context, id string) (*campaigns.Ending, error) {
+	return campaigns.Of(l.App).Cancel(ctx, id)
 }
 
 // CampaignRefund is the input of RefundCampaign, which returns to the sponsor the amount that no user got.
@@ -111,22 +111,22 @@ func (in *CampaignRefund) Check() error {
 
 // RefundCampaign refunds a closed campaign. A second call returns the same result. While grants are still being
 // settled, it returns payment.ErrSettling.
-func (l *Local) RefundCampaign(ctx context.Context, in CampaignRefund) (*app.Ending, error) {
+func (l *Local) RefundCampaign(ctx context.Context, in CampaignRefund) (*campaigns.Ending, error) {
 	if err := in.Check(); err != nil {
 		return nil, err
 	}
-	return l.App.Refund(ctx, closing.Order{Campaign: in.Campaign, Amount: in.Amount, Missing: in.Missing, Wait: in.Wait})
+	return campaigns.Of(l.App).Refund(ctx, closing.Order{Campaign: in.Campaign, Amount: in.Amount, Missing: in.Missing, Wait: in.Wait})
 }
 
 // RevealCampaign makes the seed of a refunded campaign public.
 func (l *Local) RevealCampaign(ctx context.Context, id string) (*campaign.Disclosure, error) {
-	return l.App.Reveal(ctx, id)
+	return campaigns.Of(l.App).Reveal(ctx, id)
 }
 
 // ListCampaigns implements Operations.
-func (r *Remote) ListCampaigns(ctx context.Context) (all []app.ListedCampaign, err error) {
+func (r *Remote) ListCampaigns(ctx context.Context) (all []campaigns.ListedCampaign, err error) {
 	err = r.pages(ctx, "/v1/campaigns", url.Values{}, math.MaxInt, func(get func(to any) error) (int, string, error) {
-		var page app.CampaignPage
+		var page campaigns.CampaignPage
 		err := get(&page)
 		all = append(all, page.Campaigns...)
 		return len(page.Campaigns), string(page.Next), err
@@ -135,7 +135,7 @@ func (r *Remote) ListCampaigns(ctx context.Context) (all []app.ListedCampaign, e
 }
 
 // ShowCampaign implements Operations.
-func (r *Remote) ShowCampaign(ctx context.Context, id string) (shown app.Shown, err error) {
+func (r *Remote) ShowCampaign(ctx context.Context, id string) (shown campaigns.Shown, err error) {
 	if err := checkPick(id, ""); err != nil {
 		return shown, err
 	}
@@ -162,40 +162,40 @@ func (r *Remote) turnCampaign(ctx context.Context, what string, in CampaignPause
 }
 
 // CampaignEnding implements Operations.
-func (r *Remote) CampaignEnding(ctx context.Context, id string) (e *app.Ending, err error) {
+func (r *Remote) CampaignEnding(ctx context.Context, id string) (e *campaigns.Ending, err error) {
 	if err := checkPick(id, ""); err != nil {
 		return nil, err
 	}
-	e = &app.Ending{}
+	e = &campaigns.Ending{}
 	return e, r.get(ctx, "/v1/campaigns/"+id+"/ending", nil, e)
 }
 
 // CloseCampaign implements Operations.
-func (r *Remote) CloseCampaign(ctx context.Context, in CampaignClose) (*app.Ending, error) {
+func (r *Remote) CloseCampaign(ctx context.Context, in CampaignClose) (*campaigns.Ending, error) {
 	return r.end(ctx, in.Campaign, "close", &in)
 }
 
 // CancelCampaign implements Operations.
-func (r *Remote) CancelCampaign(ctx context.Context, id string) (*app.Ending, error) {
+func (r *Remote) CancelCampaign(ctx context.Context, id string) (*campaigns.Ending, error) {
 	return r.end(ctx, id, "cancel", struct{}{})
 }
 
 // end closes or cancels a campaign.
-func (r *Remote) end(ctx context.Context, id, how string, in any) (*app.Ending, error) {
+func (r *Remote) end(ctx context.Context, id, how string, in any) (*campaigns.Ending, error) {
 	if err := checkPick(id, ""); err != nil {
 		return nil, err
 	}
-	e := &app.Ending{}
+	e := &campaigns.Ending{}
 	_, err := r.post(ctx, "/v1/campaigns/"+id+"/"+how, in, e)
 	return e, err
 }
 
 // RefundCampaign implements Operations.
-func (r *Remote) RefundCampaign(ctx context.Context, in CampaignRefund) (*app.Ending, error) {
+func (r *Remote) RefundCampaign(ctx context.Context, in CampaignRefund) (*campaigns.Ending, error) {
 	if err := cmp.Or(in.Check(), checkPick(in.Campaign, "")); err != nil {
 		return nil, err
 	}
-	e, key := &app.Ending{}, rand.Text()
+	e, key := &campaigns.Ending{}, rand.Text()
 	for end := time.Now().Add(in.Wait); ; {
 		more, err := r.postWith(ctx, key, "/v1/campaigns/"+in.Campaign+"/refund", &in, e)
 		switch {

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 )
 
 // CampaignCreate is the input of CreateCampaign.
@@ -31,25 +31,25 @@ func (in *CampaignCreate) Check() error {
 }
 
 // CreateCampaign funds a campaign, draws its seed and stores its codes. A repeated call changes nothing.
-func (l *Local) CreateCampaign(ctx context.Context, in CampaignCreate) (*app.Created, error) {
+func (l *Local) CreateCampaign(ctx context.Context, in CampaignCreate) (*campaigns.Created, error) {
 	if err := l.mayCreate(&in); err != nil {
 		return nil, err
 	}
-	return l.App.Create(ctx, in.Spec, in.Codes)
+	return campaigns.Of(l.App).Create(ctx, in.Spec, in.Codes)
 }
 
 // FundCampaign is the first step of CreateCampaign, a single transaction of the ledger. StoreCodes is the second
 // step.
-func (l *Local) FundCampaign(ctx context.Context, in CampaignCreate) (*app.Created, error) {
+func (l *Local) FundCampaign(ctx context.Context, in CampaignCreate) (*campaigns.Created, error) {
 	if err := l.mayCreate(&in); err != nil {
 		return nil, err
 	}
-	return l.App.CreateFunded(ctx, in.Spec)
+	return campaigns.Of(l.App).CreateFunded(ctx, in.Spec)
 }
 
 // StoreCodes stores the codes of a funded campaign. It continues where an earlier call stopped.
 func (l *Local) StoreCodes(ctx context.Context, in CampaignCreate) error {
-	return l.App.StoreCodes(ctx, in.Spec, in.Codes)
+	return campaigns.Of(l.App).StoreCodes(ctx, in.Spec, in.Codes)
 }
 
 func (l *Local) mayCreate(in *CampaignCreate) error {
@@ -60,12 +60,12 @@ func (l *Local) mayCreate(in *CampaignCreate) error {
 }
 
 // CreateCampaign implements Operations.
-func (r *Remote) CreateCampaign(ctx context.Context, in CampaignCreate) (*app.Created, error) {
+func (r *Remote) CreateCampaign(ctx context.Context, in CampaignCreate) (*campaigns.Created, error) {
 	in.Codes = nil // codes from a file can't be sent to the server
 	if err := in.Check(); err != nil {
 		return nil, err
 	}
-	out := &app.Created{}
+	out := &campaigns.Created{}
 	return out, r.postAll(ctx, "/v1/campaigns", &in.Spec, out)
 }
 
@@ -85,7 +85,7 @@ func LoadedOf(c *hongbao.Campaign, loading bool) Loaded {
 
 // LoadCampaign loads a campaign's packets into Redis and opens it. It continues where an earlier call stopped.
 func (l *Local) LoadCampaign(ctx context.Context, id string) (Loaded, error) {
-	c, err := l.App.Load(ctx, id)
+	c, err := campaigns.Of(l.App).Load(ctx, id)
 	return LoadedOf(&c, false), err
 }
 
@@ -127,51 +127,51 @@ func (in *TopUp) CheckPackets() error {
 	if in.Packets < 1 || in.Packets > hongbao.MaxPackets {
 		return &InputError{Field: "packets", Text: fmt.Sprintf("is required, from 1 to %d", hongbao.MaxPackets)}
 	}
-	if _, err := app.ParseTiers(strings.Fields(in.Tiers)); err != nil {
+	if _, err := campaigns.ParseTiers(strings.Fields(in.Tiers)); err != nil {
 		return &InputError{Field: "tiers", Text: err.Error()}
 	}
 	return nil
 }
 
 // order converts a checked input.
-func (l *Local) order(in *TopUp) app.TopUpOrder {
-	tiers, _ := app.ParseTiers(strings.Fields(in.Tiers))
-	return app.TopUpOrder{Campaign: in.Campaign, ID: in.ID, Packets: in.Packets, Total: in.Total, Expect: in.Expect,
+func (l *Local) order(in *TopUp) campaigns.TopUpOrder {
+	tiers, _ := campaigns.ParseTiers(strings.Fields(in.Tiers))
+	return campaigns.TopUpOrder{Campaign: in.Campaign, ID: in.ID, Packets: in.Packets, Total: in.Total, Expect: in.Expect,
 		Tiers: tiers, Decision: stream.Decision{By: l.by(in.By), Why: in.Why}}
 }
 
 // TopUpCampaign funds more packets and loads them into Redis. If the answer has no time Dealt, the packets wait for
 // the load of their campaign. A repeated call with the same id changes nothing.
-func (l *Local) TopUpCampaign(ctx context.Context, in TopUp) (*app.TopUp, error) {
+func (l *Local) TopUpCampaign(ctx context.Context, in TopUp) (*campaigns.TopUp, error) {
 	if err := in.Check(); err != nil {
 		return nil, err
 	}
-	out, err := l.App.TopUp(ctx, l.order(&in))
-	if out != nil && app.TopUpWaits(err) {
+	out, err := campaigns.Of(l.App).TopUp(ctx, l.order(&in))
+	if out != nil && campaigns.TopUpWaits(err) {
 		err = nil
 	}
 	return out, err
 }
 
-// OrderTopUp is the first step of TopUpCampaign, a single transaction of the ledger. App.DealTopUps is the second
+// OrderTopUp is the first step of TopUpCampaign, a single transaction of the ledger. Campaigns.DealTopUps is the second
 // step.
-func (l *Local) OrderTopUp(ctx context.Context, in TopUp) (*app.TopUp, error) {
+func (l *Local) OrderTopUp(ctx context.Context, in TopUp) (*campaigns.TopUp, error) {
 	if err := in.Check(); err != nil {
 		return nil, err
 	}
-	return l.App.OrderTopUp(ctx, l.order(&in))
+	return campaigns.Of(l.App).OrderTopUp(ctx, l.order(&in))
 }
 
 // TryTopUp returns the result that a top-up would have, without changing anything.
-func (l *Local) TryTopUp(ctx context.Context, in TopUp) (*app.TopUp, error) {
+func (l *Local) TryTopUp(ctx context.Context, in TopUp) (*campaigns.TopUp, error) {
 	if err := in.CheckPackets(); err != nil {
 		return nil, err
 	}
-	return l.App.TryTopUp(ctx, l.order(&in))
+	return campaigns.Of(l.App).TryTopUp(ctx, l.order(&in))
 }
 
 // TopUpCampaign implements Operations.
-func (r *Remote) TopUpCampaign(ctx context.Context, in TopUp) (*app.TopUp, error) {
+func (r *Remote) TopUpCampaign(ctx context.Context, in TopUp) (*campaigns.TopUp, error) {
 	if err := in.Check(); err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func (r *Remote) TopUpCampaign(ctx context.Context, in TopUp) (*app.TopUp, error
 		return nil, err
 	}
 	in.Why = reason(in.By, in.Why)
-	out := &app.TopUp{}
+	out := &campaigns.TopUp{}
 	if _, err := r.post(ctx, "/v1/campaigns/"+in.Campaign+"/top-ups", &in, out); err != nil {
 		return nil, err
 	}
@@ -201,6 +201,6 @@ func (r *Remote) TopUpCampaign(ctx context.Context, in TopUp) (*app.TopUp, error
 }
 
 // TryTopUp implements Operations. The API has no endpoint for it.
-func (r *Remote) TryTopUp(context.Context, TopUp) (*app.TopUp, error) {
+func (r *Remote) TryTopUp(context.Context, TopUp) (*campaigns.TopUp, error) {
 	return nil, &InputError{Field: "expect", Text: "is required at a server: `hongbao campaign show` prints the funding"}
 }

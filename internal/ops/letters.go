@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 // LetterFilter selects dead letters; an empty filter selects all.
@@ -72,12 +73,12 @@ func CheckLetter(id string) error {
 }
 
 // ListLetters returns a page of dead letters.
-func (l *Local) ListLetters(ctx context.Context, in LetterList) (app.LetterPage, error) {
+func (l *Local) ListLetters(ctx context.Context, in LetterList) (deliveries.LetterPage, error) {
 	f := l.filter(&in.LetterFilter)
 	if err := cmp.Or(in.Check(), l.checkSinks("sink", f.Sinks...)); err != nil {
-		return app.LetterPage{}, err
+		return deliveries.LetterPage{}, err
 	}
-	return l.App.ListLetters(ctx, f, in.After, in.Limit)
+	return deliveries.Of(l.App).ListLetters(ctx, f, in.After, in.Limit)
 }
 
 // ShowLetter returns a dead letter by its id. A letter that the caller may not see looks as if it did not
@@ -96,7 +97,7 @@ func (l *Local) letter(ctx context.Context, a access.Action, id string) (letter 
 	if shard >= l.App.Config.Deployment.Shards || l.checkSinks("sink", sink) != nil {
 		return letter, gone
 	}
-	letter, err = l.App.Letter(ctx, id)
+	letter, err = deliveries.Of(l.App).Letter(ctx, id)
 	if err == nil && !l.visibleOrDenied(ctx, a, letter.Campaign()) {
 		return deadletter.Letter{}, gone
 	}
@@ -193,7 +194,7 @@ func (l *Local) DropLetters(ctx context.Context, in Letters) (*deadletter.Report
 	if err != nil {
 		return nil, err
 	}
-	return l.App.DropLetters(ctx, pick, stream.Decision{By: l.by(in.By), Why: in.Why}, in.DryRun)
+	return deliveries.Of(l.App).DropLetters(ctx, pick, stream.Decision{By: l.by(in.By), Why: in.Why}, in.DryRun)
 }
 
 // Requeue is the input of RequeueLetters.
@@ -211,7 +212,7 @@ func (l *Local) RequeueLetters(ctx context.Context, in Requeue) (*deadletter.Rep
 	if err != nil {
 		return nil, err
 	}
-	return l.App.Requeue(ctx, app.Requeue{Pick: pick, Decision: stream.Decision{By: l.by(in.By), Why: in.Why},
+	return deliveries.Of(l.App).Requeue(ctx, deliveries.Requeue{Pick: pick, Decision: stream.Decision{By: l.by(in.By), Why: in.Why},
 		Rate: in.Rate, Patience: in.Patience, DryRun: in.DryRun})
 }
 
@@ -232,7 +233,7 @@ func (f *LetterFilter) query() url.Values {
 }
 
 // ListLetters implements Operations.
-func (r *Remote) ListLetters(ctx context.Context, in LetterList) (page app.LetterPage, err error) {
+func (r *Remote) ListLetters(ctx context.Context, in LetterList) (page deliveries.LetterPage, err error) {
 	if err := in.Check(); err != nil {
 		return page, err
 	}
@@ -242,7 +243,7 @@ func (r *Remote) ListLetters(ctx context.Context, in LetterList) (page app.Lette
 	}
 	page.Letters = []deadletter.Letter{}
 	err = r.pages(ctx, "/v1/dead-letters", q, in.Limit, func(get func(to any) error) (int, string, error) {
-		var next app.LetterPage
+		var next deliveries.LetterPage
 		err := get(&next)
 		page.Letters, page.Next = append(page.Letters, next.Letters...), next.Next
 		return len(next.Letters), string(next.Next), err

@@ -17,42 +17,47 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
+	"github.com/hongbao-project/hongbao/internal/ops/books"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
+	"github.com/hongbao-project/hongbao/internal/ops/find"
+	"github.com/hongbao-project/hongbao/internal/ops/payments"
 )
 
 // Operations are carried out on the stores (Local) or over HTTP (Remote), with the same answers and errors.
 type Operations interface {
 	// ListLetters returns a page of dead letters, oldest first within a sink and shard.
-	ListLetters(ctx context.Context, in LetterList) (app.LetterPage, error)
+	ListLetters(ctx context.Context, in LetterList) (deliveries.LetterPage, error)
 	ShowLetter(ctx context.Context, id string) (deadletter.Letter, error)
 	// RequeueLetters delivers dead letters again, and DropLetters gives them up. Both may return a report together
 	// with an error; the report says what was done.
 	RequeueLetters(ctx context.Context, in Requeue) (*deadletter.Report, error)
 	DropLetters(ctx context.Context, in Letters) (*deadletter.Report, error)
 
-	ListSinks(ctx context.Context) (*app.Status, error)
-	PauseSink(ctx context.Context, in SinkPause) (app.SinkChange, error)
-	ResumeSink(ctx context.Context, in SinkPause) (app.SinkChange, error)
-	LimitSink(ctx context.Context, in SinkLimit) (app.SinkChange, error)
+	ListSinks(ctx context.Context) (*deliveries.Status, error)
+	PauseSink(ctx context.Context, in SinkPause) (deliveries.SinkChange, error)
+	ResumeSink(ctx context.Context, in SinkPause) (deliveries.SinkChange, error)
+	LimitSink(ctx context.Context, in SinkLimit) (deliveries.SinkChange, error)
 
-	ListQuarantine(ctx context.Context, in QuarantineList) (app.QuarantinePage, error)
-	ShowQuarantined(ctx context.Context, id int64) (app.Quarantined, error)
-	DecideQuarantined(ctx context.Context, in Decide) (app.Quarantined, error)
+	ListQuarantine(ctx context.Context, in QuarantineList) (payments.QuarantinePage, error)
+	ShowQuarantined(ctx context.Context, id int64) (payments.Quarantined, error)
+	DecideQuarantined(ctx context.Context, in Decide) (payments.Quarantined, error)
 
 	// CreateCampaign funds a campaign, LoadCampaign opens it, and TopUpCampaign adds packets. Each of them continues an
 	// earlier call that did not finish. TryTopUp returns the result that a top-up would have.
-	CreateCampaign(ctx context.Context, in CampaignCreate) (*app.Created, error)
+	CreateCampaign(ctx context.Context, in CampaignCreate) (*campaigns.Created, error)
 	LoadCampaign(ctx context.Context, id string) (Loaded, error)
-	TopUpCampaign(ctx context.Context, in TopUp) (*app.TopUp, error)
-	TryTopUp(ctx context.Context, in TopUp) (*app.TopUp, error)
-	ListCampaigns(ctx context.Context) ([]app.ListedCampaign, error)
-	ShowCampaign(ctx context.Context, id string) (app.Shown, error)
+	TopUpCampaign(ctx context.Context, in TopUp) (*campaigns.TopUp, error)
+	TryTopUp(ctx context.Context, in TopUp) (*campaigns.TopUp, error)
+	ListCampaigns(ctx context.Context) ([]campaigns.ListedCampaign, error)
+	ShowCampaign(ctx context.Context, id string) (campaigns.Shown, error)
 	PauseCampaign(ctx context.Context, in CampaignPause) (CampaignState, error)
 	ResumeCampaign(ctx context.Context, in CampaignPause) (CampaignState, error)
 	// CampaignEnding returns the status of a closed campaign. CloseCampaign and CancelCampaign end a campaign.
-	CampaignEnding(ctx context.Context, id string) (*app.Ending, error)
-	CloseCampaign(ctx context.Context, in CampaignClose) (*app.Ending, error)
-	CancelCampaign(ctx context.Context, id string) (*app.Ending, error)
-	RefundCampaign(ctx context.Context, in CampaignRefund) (*app.Ending, error)
+	CampaignEnding(ctx context.Context, id string) (*campaigns.Ending, error)
+	CloseCampaign(ctx context.Context, in CampaignClose) (*campaigns.Ending, error)
+	CancelCampaign(ctx context.Context, id string) (*campaigns.Ending, error)
+	RefundCampaign(ctx context.Context, in CampaignRefund) (*campaigns.Ending, error)
 	RevealCampaign(ctx context.Context, id string) (*campaign.Disclosure, error)
 
 	// StartReplay delivers grants once more. It may return a report together with an error.
@@ -61,13 +66,13 @@ type Operations interface {
 	// with an error, and Remote returns only the error.
 	Audit(ctx context.Context, in Audit) (*audit.Report, error)
 	// LastAudit returns the result of the last audit of all campaigns.
-	LastAudit(ctx context.Context) (app.LastAudit, error)
+	LastAudit(ctx context.Context) (books.LastAudit, error)
 	AcknowledgeDifference(ctx context.Context, in Acknowledge) (ledger.Acknowledgement, error)
 	ListJournal(ctx context.Context, in access.JournalQuery) (access.JournalPage, error)
 	// ShowUser returns a page of what is stored about a user. The journal records the call.
-	ShowUser(ctx context.Context, in UserQuery) (app.UserData, error)
+	ShowUser(ctx context.Context, in UserQuery) (find.UserData, error)
 	// ShowTrail finds grants in all stores. Explain says in words what it found.
-	ShowTrail(ctx context.Context, in TrailOf) (*app.Trail, error)
+	ShowTrail(ctx context.Context, in TrailOf) (*find.Trail, error)
 }
 
 // InputError says that an operation rejected its input. Nothing was done.

@@ -7,11 +7,11 @@ import (
 	"strconv"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/ops/payments"
 )
 
 // QuarantineList is the input of ListQuarantine.
@@ -37,23 +37,23 @@ func checkLimit(n, most int) error {
 }
 
 // ListQuarantine lists grants in quarantine, oldest first.
-func (l *Local) ListQuarantine(ctx context.Context, in QuarantineList) (app.QuarantinePage, error) {
+func (l *Local) ListQuarantine(ctx context.Context, in QuarantineList) (payments.QuarantinePage, error) {
 	if err := in.Check(); err != nil {
-		return app.QuarantinePage{}, err
+		return payments.QuarantinePage{}, err
 	}
-	return l.App.ListQuarantine(ctx, app.QuarantineList{After: in.After, Limit: in.Limit, All: in.All, Sees: l.sees()})
+	return payments.Of(l.App).ListQuarantine(ctx, payments.QuarantineList{After: in.After, Limit: in.Limit, All: in.All, Sees: l.sees()})
 }
 
 // ShowQuarantined returns a grant in quarantine. A grant that the caller may not see looks as if it did not
 // exist.
-func (l *Local) ShowQuarantined(ctx context.Context, id int64) (app.Quarantined, error) {
+func (l *Local) ShowQuarantined(ctx context.Context, id int64) (payments.Quarantined, error) {
 	return l.quarantined(ctx, access.ReadQuarantine, id)
 }
 
-func (l *Local) quarantined(ctx context.Context, a access.Action, id int64) (app.Quarantined, error) {
-	q, err := l.App.Quarantined(ctx, id)
+func (l *Local) quarantined(ctx context.Context, a access.Action, id int64) (payments.Quarantined, error) {
+	q, err := payments.Of(l.App).Quarantined(ctx, id)
 	if err == nil && !l.visibleOrDenied(ctx, a, q.Campaign) {
-		return app.Quarantined{}, hongbao.Errorf(hongbao.ClassPermanent, "%w: `hongbao quarantine list` lists them",
+		return payments.Quarantined{}, hongbao.Errorf(hongbao.ClassPermanent, "%w: `hongbao quarantine list` lists them",
 			ledger.ErrNotInQuarantine)
 	}
 	return q, err
@@ -76,31 +76,31 @@ func (in *Decide) Check() error {
 }
 
 // DecideQuarantined pays or voids a grant in quarantine. A decision is final.
-func (l *Local) DecideQuarantined(ctx context.Context, in Decide) (app.Quarantined, error) {
+func (l *Local) DecideQuarantined(ctx context.Context, in Decide) (payments.Quarantined, error) {
 	if err := in.Check(); err != nil {
-		return app.Quarantined{}, err
+		return payments.Quarantined{}, err
 	}
 	if l.Caller != nil {
 		if _, err := l.quarantined(ctx, access.DecideQuarantine, in.ID); err != nil {
-			return app.Quarantined{}, err
+			return payments.Quarantined{}, err
 		}
 	}
-	return l.App.Decide(ctx, ledger.Resolution{ID: in.ID, Pay: in.Decision == "pay",
+	return payments.Of(l.App).Decide(ctx, ledger.Resolution{ID: in.ID, Pay: in.Decision == "pay",
 		Decision: stream.Decision{By: l.by(in.By), Why: in.Why}})
 }
 
 // ListQuarantine implements Operations.
-func (r *Remote) ListQuarantine(ctx context.Context, in QuarantineList) (page app.QuarantinePage, err error) {
+func (r *Remote) ListQuarantine(ctx context.Context, in QuarantineList) (page payments.QuarantinePage, err error) {
 	if err := in.Check(); err != nil {
 		return page, err
 	}
-	page.Grants = []app.Quarantined{}
+	page.Grants = []payments.Quarantined{}
 	q := url.Values{"after": {strconv.FormatInt(in.After, 10)}}
 	if in.All {
 		q.Set("all", "true")
 	}
 	err = r.pages(ctx, "/v1/quarantine", q, in.Limit, func(get func(to any) error) (n int, after string, err error) {
-		var next app.QuarantinePage
+		var next payments.QuarantinePage
 		err = get(&next)
 		page.Grants, page.Next = append(page.Grants, next.Grants...), next.Next
 		if next.Next != nil {
@@ -112,13 +112,13 @@ func (r *Remote) ListQuarantine(ctx context.Context, in QuarantineList) (page ap
 }
 
 // ShowQuarantined implements Operations.
-func (r *Remote) ShowQuarantined(ctx context.Context, id int64) (q app.Quarantined, err error) {
+func (r *Remote) ShowQuarantined(ctx context.Context, id int64) (q payments.Quarantined, err error) {
 	err = r.get(ctx, "/v1/quarantine/"+strconv.FormatInt(id, 10), nil, &q)
 	return q, err
 }
 
 // DecideQuarantined implements Operations.
-func (r *Remote) DecideQuarantined(ctx context.Context, in Decide) (q app.Quarantined, err error) {
+func (r *Remote) DecideQuarantined(ctx context.Context, in Decide) (q payments.Quarantined, err error) {
 	if err := in.Check(); err != nil {
 		return q, err
 	}

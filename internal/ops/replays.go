@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 // Replay is the input of StartReplay, which delivers grants once more. Shard is a text because 0 is a valid
@@ -52,8 +52,8 @@ func (in *Replay) Check() error {
 	case in.Dead != "" && in.Dead == in.To:
 		return &InputError{Field: "dead", Text: fmt.Sprintf("is also the target, and the target counts these letters as finished: "+
 			"use `hongbao dead requeue --sink %s`", in.Dead)}
-	case in.Rate < 0 || in.Rate > app.MaxRate:
-		return &InputError{Field: "rate", Text: fmt.Sprintf("is from 0 to %d", app.MaxRate)}
+	case in.Rate < 0 || in.Rate > deliveries.MaxRate:
+		return &InputError{Field: "rate", Text: fmt.Sprintf("is from 0 to %d", deliveries.MaxRate)}
 	case in.Patience < 0:
 		return &InputError{Field: "patience", Text: "is 0s or more"}
 	}
@@ -85,14 +85,14 @@ func (in *Replay) shard() *int {
 	return &n
 }
 
-func (in *Replay) order() app.Replay {
-	return app.Replay{Name: in.Name, To: in.To, Dead: in.Dead, Missing: in.Missing, DryRun: in.DryRun, Rate: float64(in.Rate),
+func (in *Replay) order() deliveries.Replay {
+	return deliveries.Replay{Name: in.Name, To: in.To, Dead: in.Dead, Missing: in.Missing, DryRun: in.DryRun, Rate: float64(in.Rate),
 		Patience: in.Patience, Filter: replay.Filter{Campaign: in.Campaign, User: in.User, From: in.From, To: in.Until,
 			Shard: in.shard(), Seqs: stream.SeqRange{First: in.FirstSeq, Last: in.LastSeq}}}
 }
 
-// ReplayOrder checks the input and the caller's rights, and converts the input for App.Replay.
-func (l *Local) ReplayOrder(ctx context.Context, in Replay) (o app.Replay, err error) {
+// ReplayOrder checks the input and the caller's rights, and converts the input for Deliveries.Replay.
+func (l *Local) ReplayOrder(ctx context.Context, in Replay) (o deliveries.Replay, err error) {
 	if err := in.Check(); err != nil {
 		return o, err
 	}
@@ -105,7 +105,7 @@ func (l *Local) ReplayOrder(ctx context.Context, in Replay) (o app.Replay, err e
 		return o, &InputError{Field: "shard", Text: "is required with seqs: each shard has its own seqs"}
 	}
 	if l.Caller != nil {
-		if err := l.App.CheckListed(o.To); err != nil {
+		if err := deliveries.Of(l.App).CheckListed(o.To); err != nil {
 			return o, err
 		}
 	}
@@ -136,7 +136,7 @@ func (l *Local) checkReplayName(ctx context.Context, name string) error {
 	if l.Caller == nil || !l.Caller.Scoped() {
 		return nil
 	}
-	s, found, err := l.App.ReplayState(ctx, name)
+	s, found, err := deliveries.Of(l.App).ReplayState(ctx, name)
 	if err == nil && found && !l.OwnsReplay(ctx, &s.Filter) {
 		return hongbao.Errorf(hongbao.ClassConflict, "%w: this name is taken: give the replay another one", replay.ErrOtherReplay)
 	}
@@ -150,7 +150,7 @@ func (l *Local) StartReplay(ctx context.Context, in Replay) (*replay.Report, err
 	if err != nil {
 		return nil, err
 	}
-	return l.App.Replay(ctx, o)
+	return deliveries.Of(l.App).Replay(ctx, o)
 }
 
 // StartReplay implements Operations. The server continues the replay after ctx has ended.
@@ -165,5 +165,5 @@ func (r *Remote) StartReplay(ctx context.Context, in Replay) (*replay.Report, er
 	if out.Report == nil {
 		return nil, hongbao.Errorf(hongbao.ClassPermanent, "the server's answer contains no report of replay %s", in.Name)
 	}
-	return out.Report, app.CheckReplayed(out.Report)
+	return out.Report, deliveries.CheckReplayed(out.Report)
 }

@@ -7,16 +7,16 @@ import (
 	"strings"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 // ListSinks returns the status of each sink, the campaigns whose refund is late, and the events that sinks do not owe.
-func (l *Local) ListSinks(ctx context.Context) (*app.Status, error) {
-	s, err := l.App.Status(ctx)
+func (l *Local) ListSinks(ctx context.Context) (*deliveries.Status, error) {
+	s, err := deliveries.Of(l.App).Status(ctx)
 	if err == nil {
-		l.App.AddUnrefunded(ctx, s)
-		l.App.AddNotOwed(ctx, s)
+		deliveries.Of(l.App).AddUnrefunded(ctx, s)
+		deliveries.Of(l.App).AddNotOwed(ctx, s)
 	}
 	return s, err
 }
@@ -34,21 +34,21 @@ type SinkPause struct {
 func (in *SinkPause) Check() error { return cmp.Or(checkWhy(in.Why), checkPick(in.Campaign, "")) }
 
 // PauseSink stops all deliveries to a sink.
-func (l *Local) PauseSink(ctx context.Context, in SinkPause) (app.SinkChange, error) {
-	return l.turnSink(ctx, &in, l.App.PauseSink, l.App.PauseSinkCampaign)
+func (l *Local) PauseSink(ctx context.Context, in SinkPause) (deliveries.SinkChange, error) {
+	return l.turnSink(ctx, &in, deliveries.Of(l.App).PauseSink, deliveries.Of(l.App).PauseSinkCampaign)
 }
 
 // ResumeSink resumes a paused sink.
-func (l *Local) ResumeSink(ctx context.Context, in SinkPause) (app.SinkChange, error) {
-	return l.turnSink(ctx, &in, l.App.ResumeSink, l.App.ResumeSinkCampaign)
+func (l *Local) ResumeSink(ctx context.Context, in SinkPause) (deliveries.SinkChange, error) {
+	return l.turnSink(ctx, &in, deliveries.Of(l.App).ResumeSink, deliveries.Of(l.App).ResumeSinkCampaign)
 }
 
 func (l *Local) turnSink(ctx context.Context, in *SinkPause,
-	whole func(ctx context.Context, sink string, by stream.Decision) (app.SinkChange, error),
-	one func(ctx context.Context, sink, campaign string, by stream.Decision) (app.SinkChange, error),
-) (app.SinkChange, error) {
+	whole func(ctx context.Context, sink string, by stream.Decision) (deliveries.SinkChange, error),
+	one func(ctx context.Context, sink, campaign string, by stream.Decision) (deliveries.SinkChange, error),
+) (deliveries.SinkChange, error) {
 	if err := cmp.Or(in.Check(), l.checkGroup(ctx, in.Sink)); err != nil {
-		return app.SinkChange{}, err
+		return deliveries.SinkChange{}, err
 	}
 	by := stream.Decision{By: l.by(in.By), Why: in.Why}
 	if in.Campaign != "" {
@@ -59,7 +59,7 @@ func (l *Local) turnSink(ctx context.Context, in *SinkPause,
 
 // checkGroup returns an error unless the deployment has the sink, or another program has a consumer group of that name.
 func (l *Local) checkGroup(ctx context.Context, sink string) error {
-	found, err := l.App.HasGroup(ctx, sink)
+	found, err := deliveries.Of(l.App).HasGroup(ctx, sink)
 	if err != nil || found {
 		return err
 	}
@@ -83,37 +83,37 @@ func (in *SinkLimit) Check() error {
 	switch {
 	case (rate != nil) == in.ByKnob:
 		return &InputError{Text: "give either grants_per_second or by_knob"}
-	case rate != nil && (*rate < 0 || *rate > app.MaxRate):
-		return &InputError{Field: "grants_per_second", Text: fmt.Sprintf("is from 0 to %d", app.MaxRate)}
+	case rate != nil && (*rate < 0 || *rate > deliveries.MaxRate):
+		return &InputError{Field: "grants_per_second", Text: fmt.Sprintf("is from 0 to %d", deliveries.MaxRate)}
 	}
 	return checkWhy(in.Why)
 }
 
 // LimitSink sets the maximum number of grants per second that all workers together deliver to a sink.
-func (l *Local) LimitSink(ctx context.Context, in SinkLimit) (app.SinkChange, error) {
+func (l *Local) LimitSink(ctx context.Context, in SinkLimit) (deliveries.SinkChange, error) {
 	if err := cmp.Or(in.Check(), l.checkGroup(ctx, in.Sink)); err != nil {
-		return app.SinkChange{}, err
+		return deliveries.SinkChange{}, err
 	}
-	return l.App.LimitSink(ctx, in.Sink, in.GrantsPerSecond, stream.Decision{By: l.by(in.By), Why: in.Why})
+	return deliveries.Of(l.App).LimitSink(ctx, in.Sink, in.GrantsPerSecond, stream.Decision{By: l.by(in.By), Why: in.Why})
 }
 
 // ListSinks implements Operations.
-func (r *Remote) ListSinks(ctx context.Context) (*app.Status, error) {
-	status := &app.Status{}
+func (r *Remote) ListSinks(ctx context.Context) (*deliveries.Status, error) {
+	status := &deliveries.Status{}
 	return status, r.get(ctx, "/v1/sinks", nil, status)
 }
 
 // PauseSink implements Operations.
-func (r *Remote) PauseSink(ctx context.Context, in SinkPause) (app.SinkChange, error) {
+func (r *Remote) PauseSink(ctx context.Context, in SinkPause) (deliveries.SinkChange, error) {
 	return r.turnSink(ctx, "pause", in)
 }
 
 // ResumeSink implements Operations.
-func (r *Remote) ResumeSink(ctx context.Context, in SinkPause) (app.SinkChange, error) {
+func (r *Remote) ResumeSink(ctx context.Context, in SinkPause) (deliveries.SinkChange, error) {
 	return r.turnSink(ctx, "resume", in)
 }
 
-func (r *Remote) turnSink(ctx context.Context, what string, in SinkPause) (out app.SinkChange, err error) {
+func (r *Remote) turnSink(ctx context.Context, what string, in SinkPause) (out deliveries.SinkChange, err error) {
 	if err := cmp.Or(in.Check(), checkSinkName(in.Sink)); err != nil {
 		return out, err
 	}
@@ -123,7 +123,7 @@ func (r *Remote) turnSink(ctx context.Context, what string, in SinkPause) (out a
 }
 
 // LimitSink implements Operations.
-func (r *Remote) LimitSink(ctx context.Context, in SinkLimit) (out app.SinkChange, err error) {
+func (r *Remote) LimitSink(ctx context.Context, in SinkLimit) (out deliveries.SinkChange, err error) {
 	if err := cmp.Or(in.Check(), checkSinkName(in.Sink)); err != nil {
 		return out, err
 	}

@@ -5,8 +5,8 @@ import (
 	"net/url"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/ops/find"
 )
 
 // UserQuery is the input of ShowUser.
@@ -28,15 +28,15 @@ func (in *UserQuery) Check() error {
 }
 
 // ShowUser returns a page of what Redis and the ledger have about a user, over all campaigns.
-func (l *Local) ShowUser(ctx context.Context, in UserQuery) (app.UserData, error) {
+func (l *Local) ShowUser(ctx context.Context, in UserQuery) (find.UserData, error) {
 	if err := in.Check(); err != nil {
-		return app.UserData{}, err
+		return find.UserData{}, err
 	}
-	return l.App.User(ctx, in.User, in.After, in.Limit)
+	return find.Of(l.App).User(ctx, in.User, in.After, in.Limit)
 }
 
 // ShowUser implements Operations.
-func (r *Remote) ShowUser(ctx context.Context, in UserQuery) (out app.UserData, err error) {
+func (r *Remote) ShowUser(ctx context.Context, in UserQuery) (out find.UserData, err error) {
 	if err := in.Check(); err != nil {
 		return out, err
 	}
@@ -46,7 +46,7 @@ func (r *Remote) ShowUser(ctx context.Context, in UserQuery) (out app.UserData, 
 	}
 	first := true
 	err = r.pages(ctx, "/v1/user-data", q, in.Limit, func(get func(to any) error) (int, string, error) {
-		var next app.UserData
+		var next find.UserData
 		if err := get(&next); err != nil {
 			return 0, "", err
 		}

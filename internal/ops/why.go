@@ -11,18 +11,19 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
+	"github.com/hongbao-project/hongbao/internal/ops/find"
 )
 
 // ShowTrail implements Operations. It asks for the grants of a user.
-func (r *Remote) ShowTrail(ctx context.Context, in TrailOf) (*app.Trail, error) {
+func (r *Remote) ShowTrail(ctx context.Context, in TrailOf) (*find.Trail, error) {
 	if err := in.Check(); err != nil {
 		return nil, err
 	}
-	q, out := url.Values{}, &app.Trail{}
+	q, out := url.Values{}, &find.Trail{}
 	if in.User != "" {
 		q.Set("user", in.User)
 	}
@@ -34,12 +35,12 @@ func (r *Remote) ShowTrail(ctx context.Context, in TrailOf) (*app.Trail, error) 
 
 // Why says in words what became of a user's grabs in a campaign. It claims only what the trail knows.
 type Why struct {
-	Campaign string       `json:"campaign"`
-	User     string       `json:"user"`
-	Sentence string       `json:"sentence"`
-	TimeZone string       `json:"time_zone,omitempty"`
-	Grants   []WhyGrant   `json:"grants"`
-	Unread   []app.Unread `json:"unread"`
+	Campaign string        `json:"campaign"`
+	User     string        `json:"user"`
+	Sentence string        `json:"sentence"`
+	TimeZone string        `json:"time_zone,omitempty"`
+	Grants   []WhyGrant    `json:"grants"`
+	Unread   []find.Unread `json:"unread"`
 }
 
 // CheckRead returns an error if a store could not be read. It names these stores.
@@ -94,7 +95,7 @@ type part struct {
 }
 
 // Explain says in words what a user's trail shows.
-func Explain(t *app.Trail, user string) *Why {
+func Explain(t *find.Trail, user string) *Why {
 	e := explainer{t, time.UTC}
 	out := &Why{Campaign: t.Campaign, User: user, Grants: []WhyGrant{}, Unread: t.Unread}
 	if t.Terms != nil {
@@ -103,7 +104,7 @@ func Explain(t *app.Trail, user string) *Why {
 		}
 	}
 	if t.Kept != "" { // nothing is wrong with the ledger: its grants are in a file
-		out.Unread = slices.DeleteFunc(slices.Clone(t.Unread), func(u app.Unread) bool { return u.Where == inLedger })
+		out.Unread = slices.DeleteFunc(slices.Clone(t.Unread), func(u find.Unread) bool { return u.Where == inLedger })
 	}
 	for i := range t.Steps {
 		out.Grants = append(out.Grants, e.grant(&t.Steps[i], user))
@@ -124,7 +125,7 @@ func Explain(t *app.Trail, user string) *Why {
 }
 
 type explainer struct {
-	*app.Trail
+	*find.Trail
 	zone *time.Location
 }
 
@@ -135,7 +136,7 @@ func (e explainer) day(t time.Time) string {
 
 // unreadWhy returns why a store could not be read; false if it was read.
 func (e explainer) unreadWhy(where string) (string, bool) {
-	i := slices.IndexFunc(e.Unread, func(u app.Unread) bool { return u.Where == where })
+	i := slices.IndexFunc(e.Unread, func(u find.Unread) bool { return u.Where == where })
 	if i < 0 {
 		return "", false
 	}
@@ -180,10 +181,12 @@ func stateWords(s WhyState, n int) string {
 }
 
 // wonIn returns the grant as the receipt has it, or else as the ledger has it.
-func wonIn(s *app.TrailStep) *app.TrailGrant { return cmp.Or(s.Receipt, s.Ledger, &app.TrailGrant{}) }
+func wonIn(s *find.TrailStep) *find.TrailGrant {
+	return cmp.Or(s.Receipt, s.Ledger, &find.TrailGrant{})
+}
 
 // grant explains one grant.
-func (e explainer) grant(s *app.TrailStep, user string) WhyGrant {
+func (e explainer) grant(s *find.TrailStep, user string) WhyGrant {
 	g := wonIn(s)
 	prize := fmt.Sprintf("packet %d", s.Packet)
 	about := prize
@@ -218,7 +221,7 @@ func (e explainer) noReceipt() string {
 }
 
 // parts returns what each sink did with a grant.
-func (e explainer) parts(s *app.TrailStep, g *app.TrailGrant) (list []part) {
+func (e explainer) parts(s *find.TrailStep, g *find.TrailGrant) (list []part) {
 	if len(s.Sinks) == 0 { // the shard could not be read, so the deployment's sinks are not known
 		if s.Ledger != nil {
 			list = append(list, e.paid(s, g))
@@ -246,7 +249,7 @@ func (e explainer) parts(s *app.TrailStep, g *app.TrailGrant) (list []part) {
 }
 
 // paid is the payment that the ledger has booked.
-func (e explainer) paid(s *app.TrailStep, g *app.TrailGrant) part {
+func (e explainer) paid(s *find.TrailStep, g *find.TrailGrant) part {
 	p := part{WhyDelivered, paid, WhyStep{s.Paid, paid, "booked in the ledger"}}
 	if s.Paid == nil {
 		return p
@@ -264,7 +267,7 @@ func (e explainer) paid(s *app.TrailStep, g *app.TrailGrant) part {
 }
 
 // unpaid says why the ledger has not booked a grant.
-func (e explainer) unpaid(s *app.TrailStep, x *app.TrailSink) part {
+func (e explainer) unpaid(s *find.TrailStep, x *find.TrailSink) part {
 	if why, unread := e.unreadWhy(inLedger); unread {
 		return unsure(paid, "the ledger could not be asked"+e.since(x), why)
 	}
@@ -282,7 +285,7 @@ func (e explainer) unpaid(s *app.TrailStep, x *app.TrailSink) part {
 }
 
 // unannounced says why the topic does not have a grant's record.
-func (e explainer) unannounced(x *app.TrailSink) part {
+func (e explainer) unannounced(x *find.TrailSink) part {
 	why, unread := e.unreadWhy(inTopic)
 	_, silent := e.unreadWhy(inRedis)
 	switch {
@@ -297,14 +300,14 @@ func (e explainer) unannounced(x *app.TrailSink) part {
 		return part{WhyDelivered, announced, WhyStep{nil, announced, "sink " + x.Sink +
 			" has finished it; the topic could not be read: " + why}}
 	}
-	if x.State == app.SinkPaused || x.State == app.SinkNoWorker {
+	if x.State == deliveries.SinkPaused || x.State == deliveries.SinkNoWorker {
 		return e.undelivered(announced, "", x)
 	}
 	return not(announced, WhyWaiting, "Kafka could not be asked"+e.since(x), "the topic could not be read: "+why)
 }
 
 // posted says whether a webhook has a grant. Only the sink's done bit shows it.
-func (e explainer) posted(x *app.TrailSink) part {
+func (e explainer) posted(x *find.TrailSink) part {
 	what := "posted to " + x.Sink
 	_, silent := e.unreadWhy(inRedis)
 	if x.Finished && !silent && x.Letter == "" && x.Dropped == "" && !x.NotOwed {
@@ -314,7 +317,7 @@ func (e explainer) posted(x *app.TrailSink) part {
 }
 
 // since says since when grants wait for a sink; "" if that is not known.
-func (e explainer) since(x *app.TrailSink) string {
+func (e explainer) since(x *find.TrailSink) string {
 	if x.Since == nil {
 		return ""
 	}
@@ -323,7 +326,7 @@ func (e explainer) since(x *app.TrailSink) string {
 
 // undelivered says why a sink has not delivered a grant. odd are the commands that say more if the sink has finished
 // the grant all the same.
-func (e explainer) undelivered(what, odd string, x *app.TrailSink) part {
+func (e explainer) undelivered(what, odd string, x *find.TrailSink) part {
 	silence, silent := e.unreadWhy(inRedis)
 	switch {
 	case x.Letter != "":
@@ -339,13 +342,13 @@ func (e explainer) undelivered(what, odd string, x *app.TrailSink) part {
 		return not(what, WhyPerson, "although sink "+x.Sink+" has finished it", odd)
 	}
 	switch x.State {
-	case app.SinkPaused:
+	case deliveries.SinkPaused:
 		return not(what, WhyWaiting, "sink "+x.Sink+" is "+x.Why, "hongbao sink resume "+x.Sink)
-	case app.SinkNoWorker:
+	case deliveries.SinkNoWorker:
 		return not(what, WhyWaiting, "no worker runs for sink "+x.Sink, x.Why)
-	case app.SinkDown, app.SinkBehind, app.SinkUnread:
+	case deliveries.SinkDown, deliveries.SinkBehind, deliveries.SinkUnread:
 		return not(what, WhyWaiting, "at sink "+x.Sink+" "+x.Why, "hongbao status, hongbao doctor")
-	case app.SinkWorking:
+	case deliveries.SinkWorking:
 		return not(what, WhyWaiting, "it waits, and sink "+x.Sink+" works", "")
 	}
 	return not(what, WhyWaiting, "Redis could not be asked why", silence)

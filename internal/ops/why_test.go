@@ -6,169 +6,170 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
+	"github.com/hongbao-project/hongbao/internal/ops/find"
 )
 
 var granted = time.Date(2026, 2, 17, 12, 0, 3, 120_000_000, time.UTC)
 
 // oneGrant is the trail of a grant that the sinks have not finished. change changes it.
-func oneGrant(change func(t *app.Trail, s *app.TrailStep)) *app.Trail {
-	t := &app.Trail{Campaign: "rain", Currency: "CNY", Unread: []app.Unread{}, Steps: []app.TrailStep{{
+func oneGrant(change func(t *find.Trail, s *find.TrailStep)) *find.Trail {
+	t := &find.Trail{Campaign: "rain", Currency: "CNY", Unread: []find.Unread{}, Steps: []find.TrailStep{{
 		Packet:  17,
-		Receipt: &app.TrailGrant{Event: "0-3", User: "u1", Amount: 143, RequestID: "r1", Time: granted},
-		Sinks:   []app.TrailSink{{Sink: "balance"}, {Sink: "kafka"}},
+		Receipt: &find.TrailGrant{Event: "0-3", User: "u1", Amount: 143, RequestID: "r1", Time: granted},
+		Sinks:   []find.TrailSink{{Sink: "balance"}, {Sink: "kafka"}},
 	}}}
 	t.State = "ended"
-	t.Terms = &app.TrailTerms{From: granted.Add(-3 * time.Second), To: granted.Add(time.Hour), TimeZone: "Asia/Shanghai", MostHeld: 1}
+	t.Terms = &find.TrailTerms{From: granted.Add(-3 * time.Second), To: granted.Add(time.Hour), TimeZone: "Asia/Shanghai", MostHeld: 1}
 	change(t, &t.Steps[0])
 	return t
 }
 
-func pay(s *app.TrailStep, late time.Duration) {
+func pay(s *find.TrailStep, late time.Duration) {
 	at := granted.Add(late)
 	s.Ledger, s.Paid, s.Sinks[0].Finished = s.Receipt, &at, true
 }
 
-func publish(s *app.TrailStep) {
-	s.Topic, s.Sinks[1].Finished = &app.TrailRecord{Partition: 1, Offset: 4}, true
+func publish(s *find.TrailStep) {
+	s.Topic, s.Sinks[1].Finished = &find.TrailRecord{Partition: 1, Offset: 4}, true
 }
 
 // grantCases have the sentence of a grant in each state.
 var grantCases = []struct {
 	state  WhyState
 	says   string
-	change func(t *app.Trail, s *app.TrailStep)
+	change func(t *find.Trail, s *find.TrailStep)
 }{
-	{WhyDelivered, "paid 0.2 s later, announced.", func(_ *app.Trail, s *app.TrailStep) {
+	{WhyDelivered, "paid 0.2 s later, announced.", func(_ *find.Trail, s *find.TrailStep) {
 		pay(s, 200*time.Millisecond)
 		publish(s)
 	}},
-	{WhyDelivered, "paid at 2026-02-17 20:05:03 (Asia/Shanghai), announced.", func(_ *app.Trail, s *app.TrailStep) {
+	{WhyDelivered, "paid at 2026-02-17 20:05:03 (Asia/Shanghai), announced.", func(_ *find.Trail, s *find.TrailStep) {
 		pay(s, 5*time.Minute)
 		publish(s)
 	}},
-	{WhyDelivered, "paid, announced.", func(_ *app.Trail, s *app.TrailStep) { // the clocks differ
+	{WhyDelivered, "paid, announced.", func(_ *find.Trail, s *find.TrailStep) { // the clocks differ
 		pay(s, -time.Second)
 		publish(s)
 	}},
-	{WhyDelivered, "paid 0.2 s later.", func(_ *app.Trail, s *app.TrailStep) { // a deployment without Kafka
+	{WhyDelivered, "paid 0.2 s later.", func(_ *find.Trail, s *find.TrailStep) { // a deployment without Kafka
 		pay(s, 200*time.Millisecond)
 		s.Sinks = s.Sinks[:1]
 	}},
-	{WhyDelivered, "paid 0.2 s later, announced.", func(_ *app.Trail, s *app.TrailStep) { // deleted from the topic by now
+	{WhyDelivered, "paid 0.2 s later, announced.", func(_ *find.Trail, s *find.TrailStep) { // deleted from the topic by now
 		pay(s, 200*time.Millisecond)
 		s.Sinks[1].Finished = true
 	}},
 	{WhyWaiting, "not paid yet: it waits, and sink balance works, not announced yet: no worker runs for sink kafka.",
-		func(_ *app.Trail, s *app.TrailStep) {
-			s.Sinks[0].State, s.Sinks[1].State = app.SinkWorking, app.SinkNoWorker
+		func(_ *find.Trail, s *find.TrailStep) {
+			s.Sinks[0].State, s.Sinks[1].State = deliveries.SinkWorking, deliveries.SinkNoWorker
 		}},
-	{WhyWaiting, "not paid yet: sink balance is paused by ann: audit, announced.", func(_ *app.Trail, s *app.TrailStep) {
+	{WhyWaiting, "not paid yet: sink balance is paused by ann: audit, announced.", func(_ *find.Trail, s *find.TrailStep) {
 		publish(s)
-		s.Sinks[0].TrailWait = app.TrailWait{State: app.SinkPaused, Why: "paused by ann: audit"}
+		s.Sinks[0].TrailWait = find.TrailWait{State: deliveries.SinkPaused, Why: "paused by ann: audit"}
 	}},
 	{WhyWaiting, "paid at once, not announced yet: at sink kafka a grant has waited for 4m: its target is slow.",
-		func(_ *app.Trail, s *app.TrailStep) {
+		func(_ *find.Trail, s *find.TrailStep) {
 			pay(s, 49*time.Millisecond)
-			s.Sinks[1].TrailWait = app.TrailWait{State: app.SinkBehind, Why: "a grant has waited for 4m: its target is slow"}
+			s.Sinks[1].TrailWait = find.TrailWait{State: deliveries.SinkBehind, Why: "a grant has waited for 4m: its target is slow"}
 		}},
-	{WhyWaiting, "paid 0.2 s later, not announced yet: Kafka could not be asked.", func(t *app.Trail, s *app.TrailStep) {
+	{WhyWaiting, "paid 0.2 s later, not announced yet: Kafka could not be asked.", func(t *find.Trail, s *find.TrailStep) {
 		pay(s, 200*time.Millisecond)
-		s.Sinks[1].State = app.SinkWorking
-		t.Unread = append(t.Unread, app.Unread{Where: "topic", Why: "connection refused"})
+		s.Sinks[1].State = deliveries.SinkWorking
+		t.Unread = append(t.Unread, find.Unread{Where: "topic", Why: "connection refused"})
 	}},
 	{WhyUnknown, "perhaps paid: the ledger could not be asked, and grants have waited since 20:01:03, announced.",
-		func(t *app.Trail, s *app.TrailStep) {
+		func(t *find.Trail, s *find.TrailStep) {
 			publish(s)
 			since := granted.Add(time.Minute)
-			s.Sinks[0].TrailWait = app.TrailWait{State: app.SinkBehind, Why: "a grant has waited", Since: &since}
-			t.Unread = append(t.Unread, app.Unread{Where: "ledger", Why: "connection refused"})
+			s.Sinks[0].TrailWait = find.TrailWait{State: deliveries.SinkBehind, Why: "a grant has waited", Since: &since}
+			t.Unread = append(t.Unread, find.Unread{Where: "ledger", Why: "connection refused"})
 		}},
 	{WhyWaiting, "paid 0.2 s later, not announced yet: Kafka could not be asked, and grants have waited since 20:01:03.",
-		func(t *app.Trail, s *app.TrailStep) {
+		func(t *find.Trail, s *find.TrailStep) {
 			pay(s, 200*time.Millisecond)
 			since := granted.Add(time.Minute)
-			s.Sinks[1].TrailWait = app.TrailWait{State: app.SinkBehind, Why: "a grant has waited for 4m: its target is down", Since: &since}
-			t.Unread = append(t.Unread, app.Unread{Where: "topic", Why: "connection refused"})
+			s.Sinks[1].TrailWait = find.TrailWait{State: deliveries.SinkBehind, Why: "a grant has waited for 4m: its target is down", Since: &since}
+			t.Unread = append(t.Unread, find.Unread{Where: "topic", Why: "connection refused"})
 		}},
 	{WhyWaiting, "not paid yet: the balance system was asked, and its answer is not known yet, announced.",
-		func(_ *app.Trail, s *app.TrailStep) {
+		func(_ *find.Trail, s *find.TrailStep) {
 			publish(s)
 			s.Asking = "w1"
 		}},
-	{WhyPerson, "not paid: it is a dead letter: the account is closed, announced.", func(_ *app.Trail, s *app.TrailStep) {
+	{WhyPerson, "not paid: it is a dead letter: the account is closed, announced.", func(_ *find.Trail, s *find.TrailStep) {
 		publish(s)
 		s.Sinks[0].Finished, s.Sinks[0].Letter, s.Sinks[0].Reason = true, "balance/0/1-1", "the account is closed"
 	}},
-	{WhyGivenUp, "not paid: its dead letter was dropped by ann: refused, announced.", func(_ *app.Trail, s *app.TrailStep) {
+	{WhyGivenUp, "not paid: its dead letter was dropped by ann: refused, announced.", func(_ *find.Trail, s *find.TrailStep) {
 		publish(s)
 		s.Sinks[0].Finished, s.Sinks[0].Dropped = true, "ann: refused"
 	}},
-	{WhyGivenUp, "paid 0.2 s later, not announced: sink kafka does not owe it.", func(_ *app.Trail, s *app.TrailStep) {
+	{WhyGivenUp, "paid 0.2 s later, not announced: sink kafka does not owe it.", func(_ *find.Trail, s *find.TrailStep) {
 		pay(s, 200*time.Millisecond)
 		s.Sinks[1].NotOwed = true
 	}},
-	{WhyPerson, "not paid: it is in quarantine: amount not planned, announced.", func(_ *app.Trail, s *app.TrailStep) {
+	{WhyPerson, "not paid: it is in quarantine: amount not planned, announced.", func(_ *find.Trail, s *find.TrailStep) {
 		publish(s)
-		s.Sinks[0].Finished, s.Quarantine = true, &app.TrailQuarantine{ID: 7, Reason: "amount_not_planned"}
+		s.Sinks[0].Finished, s.Quarantine = true, &find.TrailQuarantine{ID: 7, Reason: "amount_not_planned"}
 	}},
-	{WhyGivenUp, "not paid: ann decided in quarantine 7: void: forged, announced.", func(_ *app.Trail, s *app.TrailStep) {
+	{WhyGivenUp, "not paid: ann decided in quarantine 7: void: forged, announced.", func(_ *find.Trail, s *find.TrailStep) {
 		publish(s)
 		s.Sinks[0].Finished = true
-		s.Quarantine = &app.TrailQuarantine{ID: 7, ResolvedBy: "ann", Resolution: "void: forged"}
+		s.Quarantine = &find.TrailQuarantine{ID: 7, ResolvedBy: "ann", Resolution: "void: forged"}
 	}},
-	{WhyPerson, "not paid: although sink balance has finished it, announced.", func(_ *app.Trail, s *app.TrailStep) {
+	{WhyPerson, "not paid: although sink balance has finished it, announced.", func(_ *find.Trail, s *find.TrailStep) {
 		publish(s)
 		s.Sinks[0].Finished = true
 	}},
-	{WhyUnknown, "perhaps paid: the ledger could not be asked, announced.", func(t *app.Trail, s *app.TrailStep) {
+	{WhyUnknown, "perhaps paid: the ledger could not be asked, announced.", func(t *find.Trail, s *find.TrailStep) {
 		publish(s)
 		s.Sinks[0].Finished = true
-		t.Unread = append(t.Unread, app.Unread{Where: "ledger", Why: "connection refused"})
+		t.Unread = append(t.Unread, find.Unread{Where: "ledger", Why: "connection refused"})
 	}},
 	{WhyUnknown, "paid 0.2 s later, perhaps announced: neither Kafka nor Redis' dead letters could be asked.",
-		func(t *app.Trail, s *app.TrailStep) {
+		func(t *find.Trail, s *find.TrailStep) {
 			pay(s, 200*time.Millisecond)
 			s.Sinks[1].Finished = true
-			t.Unread = append(t.Unread, app.Unread{Where: "topic", Why: "x"}, app.Unread{Where: "redis", Why: "x"})
+			t.Unread = append(t.Unread, find.Unread{Where: "topic", Why: "x"}, find.Unread{Where: "redis", Why: "x"})
 		}},
-	{WhyDelivered, "paid 0.2 s later, announced.", func(t *app.Trail, s *app.TrailStep) { // the done bit says so
+	{WhyDelivered, "paid 0.2 s later, announced.", func(t *find.Trail, s *find.TrailStep) { // the done bit says so
 		pay(s, 200*time.Millisecond)
 		s.Sinks[1].Finished = true
-		t.Unread = append(t.Unread, app.Unread{Where: "topic", Why: "connection refused"})
+		t.Unread = append(t.Unread, find.Unread{Where: "topic", Why: "connection refused"})
 	}},
-	{WhyUnknown, "paid 0.2 s later, the rest is not known: Redis could not be asked.", func(t *app.Trail, s *app.TrailStep) {
+	{WhyUnknown, "paid 0.2 s later, the rest is not known: Redis could not be asked.", func(t *find.Trail, s *find.TrailStep) {
 		pay(s, 200*time.Millisecond)
 		s.Receipt, s.Sinks = nil, nil
-		t.Unread = append(t.Unread, app.Unread{Where: "redis", Why: "connection refused"})
+		t.Unread = append(t.Unread, find.Unread{Where: "redis", Why: "connection refused"})
 	}},
-	{WhyDelivered, "paid 0.2 s later, announced, posted to crm.", func(_ *app.Trail, s *app.TrailStep) {
+	{WhyDelivered, "paid 0.2 s later, announced, posted to crm.", func(_ *find.Trail, s *find.TrailStep) {
 		pay(s, 200*time.Millisecond)
 		publish(s)
-		s.Sinks = append(s.Sinks, app.TrailSink{Sink: "crm", Finished: true})
+		s.Sinks = append(s.Sinks, find.TrailSink{Sink: "crm", Finished: true})
 	}},
 	{WhyWaiting, "paid 0.2 s later, announced, not posted to crm yet: at sink crm a grant has waited for 4m.",
-		func(_ *app.Trail, s *app.TrailStep) {
+		func(_ *find.Trail, s *find.TrailStep) {
 			pay(s, 200*time.Millisecond)
 			publish(s)
-			s.Sinks = append(s.Sinks, app.TrailSink{Sink: "crm", TrailWait: app.TrailWait{State: app.SinkBehind, Why: "a grant has waited for 4m"}})
+			s.Sinks = append(s.Sinks, find.TrailSink{Sink: "crm", TrailWait: find.TrailWait{State: deliveries.SinkBehind, Why: "a grant has waited for 4m"}})
 		}},
 	{WhyPerson, "paid 0.2 s later, announced, not posted to crm: it is a dead letter: 422.",
-		func(_ *app.Trail, s *app.TrailStep) {
+		func(_ *find.Trail, s *find.TrailStep) {
 			pay(s, 200*time.Millisecond)
 			publish(s)
-			s.Sinks = append(s.Sinks, app.TrailSink{Sink: "crm", Finished: true, Letter: "crm/0/1-1", Reason: "422"})
+			s.Sinks = append(s.Sinks, find.TrailSink{Sink: "crm", Finished: true, Letter: "crm/0/1-1", Reason: "422"})
 		}},
 	{WhyUnknown, "paid 0.2 s later, announced, perhaps posted to crm: Redis' dead letters could not be asked.",
-		func(t *app.Trail, s *app.TrailStep) {
+		func(t *find.Trail, s *find.TrailStep) {
 			pay(s, 200*time.Millisecond)
 			publish(s)
-			s.Sinks = append(s.Sinks, app.TrailSink{Sink: "crm", Finished: true})
-			t.Unread = append(t.Unread, app.Unread{Where: "redis", Why: "x"})
+			s.Sinks = append(s.Sinks, find.TrailSink{Sink: "crm", Finished: true})
+			t.Unread = append(t.Unread, find.Unread{Where: "redis", Why: "x"})
 		}},
 	{WhyDelivered, "paid 0.2 s later, announced. u1 is at the limit of 1 packet: further grabs are refused.",
-		func(t *app.Trail, s *app.TrailStep) {
+		func(t *find.Trail, s *find.TrailStep) {
 			pay(s, 200*time.Millisecond)
 			publish(s)
 			t.State = "open"
@@ -195,12 +196,12 @@ func TestWhyOfAGrant(t *testing.T) {
 // The sentence about a user without a grant, in each state of the campaign.
 func TestWhyOfNothing(t *testing.T) {
 	t.Parallel()
-	ledger, redis := app.Unread{Where: "ledger", Why: "x"}, app.Unread{Where: "redis", Why: "x"}
+	ledger, redis := find.Unread{Where: "ledger", Why: "x"}, find.Unread{Where: "redis", Why: "x"}
 	for _, c := range []struct {
 		state, note string
 		says        string
 		withheld    int64
-		unread      []app.Unread
+		unread      []find.Unread
 		kept        string
 	}{
 		{state: "created", says: "u1 has won nothing in rain: the campaign is not loaded, so no one can win yet."},
@@ -217,16 +218,16 @@ func TestWhyOfNothing(t *testing.T) {
 		{state: "refunded", says: "u1 has won nothing in rain: the campaign is over and its sponsor got back what no one won, and a refused " +
 			"grab leaves no record."},
 		{state: "frozen", note: "Grabs are refused", says: "u1 has won nothing in rain: the campaign is frozen (Grabs are refused)."},
-		{state: "open", unread: []app.Unread{ledger}, says: "It is not known whether u1 won in rain: the ledger could not be asked, and " +
+		{state: "open", unread: []find.Unread{ledger}, says: "It is not known whether u1 won in rain: the ledger could not be asked, and " +
 			"Redis has no grant."},
-		{state: "unread", unread: []app.Unread{redis}, says: "It is not known whether u1 won in rain: Redis could not be asked, and the " +
+		{state: "unread", unread: []find.Unread{redis}, says: "It is not known whether u1 won in rain: Redis could not be asked, and the " +
 			"ledger has no grant."},
-		{state: "unread", unread: []app.Unread{redis, ledger}, says: "It is not known whether u1 won in rain: neither Redis nor the " +
+		{state: "unread", unread: []find.Unread{redis, ledger}, says: "It is not known whether u1 won in rain: neither Redis nor the " +
 			"ledger could be asked."},
-		{state: "refunded", kept: "rain.jsonl.gz", unread: []app.Unread{ledger},
+		{state: "refunded", kept: "rain.jsonl.gz", unread: []find.Unread{ledger},
 			says: "The grants of rain are archived: the file rain.jsonl.gz says what u1 won."},
 	} {
-		trail := oneGrant(func(t *app.Trail, _ *app.TrailStep) { t.Steps = nil })
+		trail := oneGrant(func(t *find.Trail, _ *find.TrailStep) { t.Steps = nil })
 		trail.State, trail.Note, trail.Withheld, trail.Unread = c.state, c.note, c.withheld, c.unread
 		trail.Kept = answers.Text(c.kept)
 		out := Explain(trail, "u1")
@@ -239,9 +240,9 @@ func TestWhyOfNothing(t *testing.T) {
 // Several grants are summed up in one sentence, and each has its own.
 func TestWhyOfSeveralGrants(t *testing.T) {
 	t.Parallel()
-	trail := oneGrant(func(t *app.Trail, s *app.TrailStep) {
+	trail := oneGrant(func(t *find.Trail, s *find.TrailStep) {
 		second := *s
-		second.Packet, second.Sinks = 18, []app.TrailSink{{Sink: "balance", TrailWait: app.TrailWait{State: app.SinkWorking}}}
+		second.Packet, second.Sinks = 18, []find.TrailSink{{Sink: "balance", TrailWait: find.TrailWait{State: deliveries.SinkWorking}}}
 		pay(s, time.Second)
 		publish(s)
 		t.Steps = append(t.Steps, second)

@@ -16,6 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/tracing"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/front/web"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 // process is the App of a long-lived process, with metrics and tracing if they are configured.
@@ -101,6 +102,6 @@ func (p *process) exportState(counts *metrics.GrabCounts) {
 			if counts != nil {
 				campaigns = counts.Seen(cfg.Campaigns)
 			}
-			return p.State(ctx, campaigns)
+			return deliveries.Of(p.App).State(ctx, campaigns)
 		}})
 }

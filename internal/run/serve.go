@@ -18,6 +18,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/serve"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/find"
+	"github.com/hongbao-project/hongbao/internal/ops/pages"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -57,7 +59,7 @@ func Serve(ctx context.Context, cfg *configs.Config, with Serving) (err error) {
 	}
 	defer func() { err = errors.Join(err, finish(ctx)) }()
 	deps := serve.Deps{Grabber: grabber, Wrap: p.watchRequests, Metrics: p.set.Handler(), Pprof: cfg.Ops.Pprof,
-		Reader: app.CampaignReader{App: p.App}, KeyFile: cfg.ServeKeyFile(),
+		Reader: find.NewReader(p.App), KeyFile: cfg.ServeKeyFile(),
 		Guard: with.Guard, Log: p.Log(), Opener: cfg.Seams.Listen, Connections: p.set.Connections()}
 	administer := func(context.Context) error { return nil }
 	if cfg.Ledger.DSN == "" {
@@ -169,7 +171,7 @@ func (p *process) control(server *serve.Config) (*control.Control, error) {
 }
 
 func (p *process) console(server *serve.Config, faults console.Faults) (*console.Console, error) {
-	return console.New(p.Config.Console, console.Deps{Source: p.PageSource(), Actions: p.PageActions(),
+	return console.New(p.Config.Console, console.Deps{Source: pages.NewSource(p.App), Actions: pages.NewActions(p.App),
 		Operations: func(who *access.Caller) console.Operations { return &ops.Local{App: p.App, Caller: who} },
 		Authority:  p.Authority(), Faults: faults, Log: p.Log(), Deployment: p.Config.Deployment.ID,
 		TLS: server.ControlTLS != nil})

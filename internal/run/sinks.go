@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/metrics"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 // The codes of a sink that is not open yet. Once the sink is open, consumer.Health has a code for each of its shards.
@@ -40,7 +41,7 @@ type sinkWorker struct {
 
 func newSinkWorker(p *process, sink string) *sinkWorker {
 	w := &sinkWorker{process: p, config: p.Config.ConsumerConfig(sink), since: time.Now()}
-	w.config.Deployment, w.config.Consumer, w.config.Debts = p.Deployment(), p.Worker(), p.Debts()
+	w.config.Deployment, w.config.Consumer, w.config.Debts = p.Deployment(), p.Worker(), deliveries.Of(p.App).Debts()
 	return w
 }
 

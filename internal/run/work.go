@@ -13,6 +13,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
+	"github.com/hongbao-project/hongbao/internal/ops/losses"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/winners"
 )
@@ -55,7 +58,7 @@ func Work(ctx context.Context, cfg *configs.Config, sinks []string) (err error) 
 // must be open.
 func (p *process) workParts(sinks []string) ([]group.Part, error) {
 	tc := p.Config.TrimmerConfig()
-	tc.Deployment, tc.Debts = p.Deployment(), p.Debts()
+	tc.Deployment, tc.Debts = p.Deployment(), deliveries.Of(p.App).Debts()
 	trimmer, err := consumer.NewTrimmer(tc)
 	if err != nil {
 		return nil, err
@@ -72,10 +75,10 @@ func (p *process) workParts(sinks []string) ([]group.Part, error) {
 	parts := []group.Part{
 		{Name: "watch", Run: p.watch(frozen).Run}, {Name: "trimmer", Run: trimmer.Run}, {Name: "retirer", Run: retirer.Run},
 		{Name: "filters", Run: filters.Run},
-		{Name: "recoverer", Run: func(ctx context.Context) error { return p.OpenFrozenShards(ctx, frozen) }},
+		{Name: "recoverer", Run: func(ctx context.Context) error { return losses.Of(p.App).OpenFrozenShards(ctx, frozen) }},
 	}
 	if p.Config.Ledger.DSN != "" {
-		parts = append(parts, group.Part{Name: "top-ups", Run: p.TendTopUps})
+		parts = append(parts, group.Part{Name: "top-ups", Run: campaigns.Of(p.App).TendTopUps})
 	}
 	if len(p.Config.Unsafe.Allow) > 0 {
 		parts = append(parts, group.Part{Name: "unsafe.allow", Run: p.warnOfUnsafe})

@@ -14,6 +14,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/ops/books"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 // The kinds of deeds that concern the ledger's books.
@@ -182,7 +185,7 @@ func (w *world) restoreLedger(ctx context.Context, d *Deed) error {
 		return err
 	}
 	if err := w.persist(ctx, "hongbao audit", "", func(ctx context.Context, a *app.App) error {
-		report, err := a.Audit(ctx, audit.Options{})
+		report, err := books.Of(a).Audit(ctx, audit.Options{})
 		if err != nil {
 			return err
 		}
@@ -201,7 +204,7 @@ func (w *world) restoreLedger(ctx context.Context, d *Deed) error {
 	}
 	name := fmt.Sprintf("restored-%d", d.At)
 	if err := w.persist(ctx, "hongbao replay --to balance --missing", "", func(ctx context.Context, a *app.App) error {
-		report, err := a.Replay(ctx, app.Replay{Name: name, To: "balance", Missing: true})
+		report, err := deliveries.Of(a).Replay(ctx, deliveries.Replay{Name: name, To: "balance", Missing: true})
 		if report != nil && report.Delivered > 0 {
 			w.cover.note("person", "hongbao replay --missing")
 		}
@@ -245,7 +248,7 @@ func (w *world) stopWorkers(ctx context.Context) (restart func(), err error) {
 // may also lose the end of a pause: then the refund keeps settling, and the person resumes the sink again.
 func (w *world) endOne(ctx context.Context, id string) error {
 	err := w.persist(ctx, "campaign close and refund "+id, id, func(ctx context.Context, a *app.App) error {
-		if _, err := a.Close(ctx, id, true); err != nil {
+		if _, err := campaigns.Of(a).Close(ctx, id, true); err != nil {
 			return err
 		}
 		err := w.refund(ctx, a, id)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/ops/books"
 	"github.com/hongbao-project/hongbao/internal/simulation/judge"
 )
 
@@ -270,7 +271,7 @@ func (w *world) audit(ctx context.Context) error {
 func (w *world) auditOnce(ctx context.Context) (report *audit.Report, err error) {
 	for end := time.Now().Add(settleTime); ; {
 		err = w.with(ctx, "auditor", app.Needs{Redis: true, Ledger: true}, func(a *app.App) (err error) {
-			report, err = a.Audit(ctx, audit.Options{})
+			report, err = books.Of(a).Audit(ctx, audit.Options{})
 			return err
 		})
 		if err == nil && report.Quiet {

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/losses"
 	"github.com/hongbao-project/hongbao/internal/simulation/judge"
 )
 
@@ -13,7 +15,7 @@ import (
 // returns the others to the stock.
 func (w *world) decideHoles(ctx context.Context) error {
 	return w.persist(ctx, "hongbao hole", "", func(ctx context.Context, a *app.App) error {
-		list, err := a.ListHoles(ctx, "")
+		list, err := losses.Of(a).ListHoles(ctx, "")
 		if err != nil {
 			return err
 		}
@@ -32,15 +34,15 @@ func (w *world) decideHoles(ctx context.Context) error {
 	})
 }
 
-func (w *world) decide(ctx context.Context, a *app.App, holes *app.Holes) (err error) {
+func (w *world) decide(ctx context.Context, a *app.App, holes *losses.Holes) (err error) {
 	id := holes.Campaign
 	at := slices.IndexFunc(w.plan.Campaigns, func(c Rain) bool { return c.ID == id })
 	several := w.plan.Campaigns[at].Shards > 1
 	if several {
-		if err := a.Pause(ctx, id, ann.Why); err != nil {
+		if err := campaigns.Of(a).Pause(ctx, id, ann.Why); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, a.Resume(ctx, id, ann.Why)) }()
+		defer func() { err = errors.Join(err, campaigns.Of(a).Resume(ctx, id, ann.Why)) }()
 	}
 	for _, p := range holes.Packets {
 		w.mu.Lock()
@@ -57,21 +59,21 @@ func (w *world) decide(ctx context.Context, a *app.App, holes *app.Holes) (err e
 		return nil // the refund returns them
 	}
 	w.cover.note("person", "hongbao hole release")
-	_, err = a.ReleaseHoles(ctx, id, ann)
+	_, err = losses.Of(a).ReleaseHoles(ctx, id, ann)
 	return err
 }
 
 // grantHole grants a packet to the user who was told it, also above the campaign's limit: the user may have got others
 // meanwhile.
 func (w *world) grantHole(ctx context.Context, a *app.App, t judge.Win) error {
-	o := app.HoleGrant{Campaign: t.Campaign, Packet: t.Packet, User: t.User, RequestID: t.Request, Decision: ann}
+	o := losses.HoleGrant{Campaign: t.Campaign, Packet: t.Packet, User: t.User, RequestID: t.Request, Decision: ann}
 	w.cover.note("person", "hongbao hole grant")
-	_, err := a.GrantHole(ctx, o)
+	_, err := losses.Of(a).GrantHole(ctx, o)
 	if err == nil {
 		return nil
 	}
 	o.AboveLimit = true
-	if _, failed := a.GrantHole(ctx, o); failed != nil {
+	if _, failed := losses.Of(a).GrantHole(ctx, o); failed != nil {
 		return errors.Join(err, failed)
 	}
 	w.cover.note("person", "hongbao hole grant --above-limit")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 // errLetterWaits says that the audit names a dead letter, or the claim of a requeue that died. A person will requeue the
@@ -165,14 +166,14 @@ func (w *world) requeue(ctx context.Context, a *app.App, sink string) error {
 	if err := a.Ready(ctx, app.Needs{Redis: true, Ledger: true}); err != nil {
 		return err
 	}
-	o := app.Requeue{Pick: deadletter.Pick{Filter: deadletter.Filter{Sinks: []string{sink}}}, Decision: ann,
+	o := deliveries.Requeue{Pick: deadletter.Pick{Filter: deadletter.Filter{Sinks: []string{sink}}}, Decision: ann,
 		Patience: 3 * time.Second, DryRun: true}
-	counted, err := a.Requeue(ctx, o)
+	counted, err := deliveries.Of(a).Requeue(ctx, o)
 	if err != nil || counted.Matched == 0 {
 		return err
 	}
 	o.DryRun, o.Pick.Expect = false, &counted.Matched
-	report, err := a.Requeue(ctx, o)
+	report, err := deliveries.Of(a).Requeue(ctx, o)
 	if report == nil {
 		return err
 	}

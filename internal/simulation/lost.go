@@ -10,6 +10,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
+	"github.com/hongbao-project/hongbao/internal/ops/payments"
 )
 
 // What a person still has to do with a campaign after an accepted loss.
@@ -27,13 +30,13 @@ func (w *world) finish(ctx context.Context, a *app.App, id string) error {
 	what := w.todo[id]
 	w.mu.Unlock()
 	if what == load {
-		if _, err := a.Load(ctx, id); err != nil {
+		if _, err := campaigns.Of(a).Load(ctx, id); err != nil {
 			return err
 		}
 		w.finished(id, "loaded again")
 		return nil
 	}
-	shown, err := a.LostProgress(ctx, id)
+	shown, err := campaigns.Of(a).LostProgress(ctx, id)
 	switch {
 	case hongbao.ClassOf(err) == hongbao.ClassPermanent && err != nil:
 		w.finished(id, err.Error()) // Redis went back again, and another report will name the campaign
@@ -51,7 +54,7 @@ func (w *world) finish(ctx context.Context, a *app.App, id string) error {
 	if shown.Refund != nil {
 		amount = shown.Refund.Amount
 	}
-	_, err = a.RefundLost(ctx, ledger.LostRefund{Campaign: id, Amount: amount, Decision: ann}, shown.Digest)
+	_, err = campaigns.Of(a).RefundLost(ctx, ledger.LostRefund{Campaign: id, Amount: amount, Decision: ann}, shown.Digest)
 	if err == nil {
 		w.cover.note("person", refundLost)
 	}
@@ -66,35 +69,35 @@ func (w *world) finished(id, how string) {
 }
 
 // unsettled takes the steps that `hongbao campaign refund-lost` names, and returns an error while some are left.
-func (w *world) unsettled(ctx context.Context, a *app.App, id string, shown *app.LostEnding) error {
+func (w *world) unsettled(ctx context.Context, a *app.App, id string, shown *campaigns.LostEnding) error {
 	still := shown.Settled()
 	if shown.Refund != nil || still == nil {
 		return nil
 	}
 	for i := range w.plan.Deeds { // alarm sink_paused: Redis may have lost the resume
 		if d := &w.plan.Deeds[i]; d.What == SinkPause && time.Since(epoch) > d.At+d.For {
-			_, err := a.ResumeSink(ctx, d.Who, ann)
+			_, err := deliveries.Of(a).ResumeSink(ctx, d.Who, ann)
 			still = errors.Join(still, err)
 		}
 	}
 	if shown.Waiting.Open > 0 {
 		w.cover.note("person", "hongbao campaign close --early")
-		_, _ = a.Close(ctx, id, true) // closes the intact shards, and fails for the others
+		_, _ = campaigns.Of(a).Close(ctx, id, true) // closes the intact shards, and fails for the others
 	}
 	if shown.Waiting.Receipts > 0 {
 		w.cover.note("person", "hongbao replay --to balance")
-		_, err := a.Replay(ctx, app.Replay{Name: fmt.Sprintf("%s-%d", id, time.Since(epoch)), To: "balance",
+		_, err := deliveries.Of(a).Replay(ctx, deliveries.Replay{Name: fmt.Sprintf("%s-%d", id, time.Since(epoch)), To: "balance",
 			Filter: replay.Filter{Campaign: id}})
 		still = errors.Join(still, err)
 	}
 	if shown.Waiting.Quarantine == 0 {
 		return still
 	}
-	page, err := a.ListQuarantine(ctx, app.QuarantineList{Limit: 100})
+	page, err := payments.Of(a).ListQuarantine(ctx, payments.QuarantineList{Limit: 100})
 	for i := range page.Grants {
 		if page.Grants[i].Campaign == id {
 			w.cover.note("person", "hongbao quarantine resolve")
-			_, failed := a.Decide(ctx, ledger.Resolution{ID: page.Grants[i].ID, Decision: ann})
+			_, failed := payments.Of(a).Decide(ctx, ledger.Resolution{ID: page.Grants[i].ID, Decision: ann})
 			err = errors.Join(err, failed)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 var ann = stream.Decision{By: "ann", Why: "the plan says so"}
@@ -50,7 +52,7 @@ func (w *world) byOperator(ctx context.Context, d *Deed) error {
 	switch d.What {
 	case SinkPause:
 		if err := w.persist(ctx, "sink pause "+d.Who, "", func(ctx context.Context, a *app.App) error {
-			_, err := a.PauseSink(ctx, d.Who, ann)
+			_, err := deliveries.Of(a).PauseSink(ctx, d.Who, ann)
 			return err
 		}); err != nil {
 			return err
@@ -59,7 +61,7 @@ func (w *world) byOperator(ctx context.Context, d *Deed) error {
 		return w.resume(ctx, d)
 	case CampaignPause:
 		if err := w.persist(ctx, "campaign pause", c, func(ctx context.Context, a *app.App) error {
-			return w.unlessLate(c, a.Pause(ctx, c, ann.Why))
+			return w.unlessLate(c, campaigns.Of(a).Pause(ctx, c, ann.Why))
 		}); err != nil {
 			return err
 		}
@@ -75,13 +77,13 @@ func (w *world) byOperator(ctx context.Context, d *Deed) error {
 func (w *world) resume(ctx context.Context, d *Deed) error {
 	if d.What == SinkPause {
 		return w.persist(ctx, "sink resume "+d.Who, "", func(ctx context.Context, a *app.App) error {
-			_, err := a.ResumeSink(ctx, d.Who, ann)
+			_, err := deliveries.Of(a).ResumeSink(ctx, d.Who, ann)
 			return err
 		})
 	}
 	c := w.plan.Campaigns[0].ID
 	return w.persist(ctx, "campaign resume", c, func(ctx context.Context, a *app.App) error {
-		return w.unlessLate(c, a.Resume(ctx, c, ann.Why))
+		return w.unlessLate(c, campaigns.Of(a).Resume(ctx, c, ann.Why))
 	})
 }
 
@@ -89,7 +91,7 @@ func (w *world) resume(ctx context.Context, d *Deed) error {
 func (w *world) resumeEnded(ctx context.Context, a *app.App) (err error) {
 	for i := range w.plan.Deeds {
 		if d := &w.plan.Deeds[i]; d.What == SinkPause && time.Since(epoch) > d.At+d.For+time.Second {
-			_, failed := a.ResumeSink(ctx, d.Who, ann)
+			_, failed := deliveries.Of(a).ResumeSink(ctx, d.Who, ann)
 			err = errors.Join(err, failed)
 		}
 	}
@@ -119,11 +121,11 @@ func (w *world) topUp(ctx context.Context, campaign string, at time.Duration) er
 	c := &w.plan.Campaigns[0]
 	expect := hongbao.Amount(c.Packets) * price
 	w.mu.Unlock()
-	order := app.TopUpOrder{Campaign: campaign, ID: fmt.Sprintf("order-%d", at), Packets: packets, Total: packets * price,
+	order := campaigns.TopUpOrder{Campaign: campaign, ID: fmt.Sprintf("order-%d", at), Packets: packets, Total: packets * price,
 		Expect: expect, Decision: ann}
 	ordered := false
 	err := w.persist(ctx, "top-up", campaign, func(ctx context.Context, a *app.App) error {
-		out, err := a.TopUp(ctx, order)
+		out, err := campaigns.Of(a).TopUp(ctx, order)
 		ordered = ordered || out != nil
 		return w.unlessLate(campaign, err)
 	})
@@ -148,7 +150,7 @@ func (w *world) end(ctx context.Context) error {
 // refund returns what is left of a campaign to its sponsor. If the ledger lacks grants, it fails: nobody has decided
 // about them, unless a person has accepted a loss.
 func (w *world) refund(ctx context.Context, a *app.App, id string) error {
-	p, err := a.EndProgress(ctx, id)
+	p, err := campaigns.Of(a).EndProgress(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -156,6 +158,6 @@ func (w *world) refund(ctx context.Context, a *app.App, id string) error {
 	if p.Missing != nil && w.isLost(id) {
 		o.Missing = *p.Missing
 	}
-	_, err = a.Refund(ctx, o)
+	_, err = campaigns.Of(a).Refund(ctx, o)
 	return err
 }

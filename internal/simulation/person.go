@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/ops/losses"
 )
 
 // thinking is how long a person reads a report before they decide.
@@ -59,7 +60,7 @@ func (w *world) command(ctx context.Context, do func(context.Context, *app.App) 
 }
 
 func (w *world) recover(ctx context.Context, a *app.App) error {
-	report, err := a.Recover(ctx, app.RecoverOptions{})
+	report, err := losses.Of(a).Recover(ctx, losses.RecoverOptions{})
 	if report == nil {
 		return err
 	}
@@ -71,8 +72,8 @@ func (w *world) recover(ctx context.Context, a *app.App) error {
 		if err := sleep(ctx, thinking); err != nil {
 			return err
 		}
-		opts := app.RecoverOptions{Accept: &app.Acceptance{Shard: s.Shard, Expect: s.Digest, Decision: ann}}
-		if _, err := a.Recover(ctx, opts); err != nil {
+		opts := losses.RecoverOptions{Accept: &losses.Acceptance{Shard: s.Shard, Expect: s.Digest, Decision: ann}}
+		if _, err := losses.Of(a).Recover(ctx, opts); err != nil {
 			return err
 		}
 		w.accept(a, s)
@@ -84,7 +85,7 @@ func (w *world) recover(ctx context.Context, a *app.App) error {
 }
 
 // accept notes that a person has accepted the loss of a shard: which campaigns it concerns, and what is left to do.
-func (w *world) accept(a *app.App, s *app.ShardLoss) {
+func (w *world) accept(a *app.App, s *losses.ShardLoss) {
 	w.note("a person has accepted the loss of shard %d", s.Shard)
 	w.cover.note("opening", "a person")
 	w.mu.Lock()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 // dies runs a command as command does, in a process that dies after a while.
@@ -34,7 +35,7 @@ func (w *world) dies(ctx context.Context, after time.Duration, do func(context.C
 // replay runs `hongbao replay`. The command dies on the way, and a person runs it again until it ends.
 func (w *world) replay(ctx context.Context, d *Deed) error {
 	to, only := strings.CutSuffix(d.Who, missing)
-	o := app.Replay{Name: fmt.Sprintf("again-%d", d.At), To: to, Missing: only, Patience: 5 * time.Second}
+	o := deliveries.Replay{Name: fmt.Sprintf("again-%d", d.At), To: to, Missing: only, Patience: 5 * time.Second}
 	if d.For%2 == 0 {
 		o.Filter = replay.Filter{Campaign: w.plan.Campaigns[0].ID}
 	}
@@ -43,7 +44,7 @@ func (w *world) replay(ctx context.Context, d *Deed) error {
 		if err := a.Ready(ctx, app.Needs{Redis: true, Ledger: true}); err != nil {
 			return err
 		}
-		report, err := a.Replay(ctx, o)
+		report, err := deliveries.Of(a).Replay(ctx, o)
 		if report != nil && report.Delivered > 0 {
 			w.cover.note("person", what+", which delivers")
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 // present returns the sinks that a process has which starts now.
@@ -102,7 +103,7 @@ func (w *world) add(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			owed, err := a.Debts().Owed(ctx, k.Index())
+			owed, err := deliveries.Of(a).Debts().Owed(ctx, k.Index())
 			if err != nil {
 				return err
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 // topicAgain deletes the topic, and makes it again with the same settings.
@@ -47,7 +48,7 @@ func (w *world) refill(ctx context.Context) error {
 		}
 		w.cover.note("person", "hongbao replay --to kafka --missing")
 		if err := w.persist(ctx, "hongbao replay --to kafka --missing", "", func(ctx context.Context, a *app.App) error {
-			report, err := a.Replay(ctx, app.Replay{Name: fmt.Sprintf("again-%d", n), To: "kafka", Missing: true})
+			report, err := deliveries.Of(a).Replay(ctx, deliveries.Replay{Name: fmt.Sprintf("again-%d", n), To: "kafka", Missing: true})
 			if err == nil && !report.Finished {
 				err = fmt.Errorf("the replay did not finish: %+v", report)
 			}

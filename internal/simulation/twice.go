@@ -9,6 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/ops/payments"
 	"github.com/hongbao-project/hongbao/internal/simulation/judge"
 )
 
@@ -63,12 +64,12 @@ func (w *world) payQuarantine(ctx context.Context) {
 		if err := a.Ready(ctx, app.Needs{Redis: true, Ledger: true}); err != nil {
 			return err
 		}
-		page, err := a.ListQuarantine(ctx, app.QuarantineList{Limit: 100})
+		page, err := payments.Of(a).ListQuarantine(ctx, payments.QuarantineList{Limit: 100})
 		if err != nil {
 			return err
 		}
 		for i := range page.Grants {
-			if _, err := a.Decide(ctx, ledger.Resolution{ID: page.Grants[i].ID, Pay: true, Decision: ann}); err != nil {
+			if _, err := payments.Of(a).Decide(ctx, ledger.Resolution{ID: page.Grants[i].ID, Pay: true, Decision: ann}); err != nil {
 				return err
 			}
 			w.cover.note("person", payTwice)

@@ -21,6 +21,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/turn"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/ops/apikeys"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/simulation/judge"
 )
 
@@ -196,9 +198,9 @@ func (w *world) open(ctx context.Context) (err error) {
 				return err
 			}
 		}
-		key := &app.NewKey{}
+		key := &apikeys.NewKey{}
 		if w.plan.Serves > 0 {
-			if key, err = a.CreateKey(ctx, gatewayKey); err != nil {
+			if key, err = apikeys.Of(a).CreateKey(ctx, gatewayKey); err != nil {
 				return err
 			}
 		}
@@ -227,10 +229,10 @@ func (w *world) create(ctx context.Context, a *app.App, c Rain) error {
 	if c.Shards > 1 {
 		spec.Shards = c.Shards
 	}
-	if _, err := a.Create(ctx, spec, nil); err != nil {
+	if _, err := campaigns.Of(a).Create(ctx, spec, nil); err != nil {
 		return err
 	}
-	_, err := a.Load(ctx, c.ID)
+	_, err := campaigns.Of(a).Load(ctx, c.ID)
 	return err
 }
 

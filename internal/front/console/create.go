@@ -9,9 +9,9 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 )
 
 // newCampaign is the data of the form for a new campaign.
@@ -45,7 +45,7 @@ func (c *Console) create(w http.ResponseWriter, r *http.Request, who *access.Cal
 	case check:
 		v.Exists, err = c.actions.CheckCampaign(r.Context(), spec)
 	default:
-		var created *app.Created
+		var created *campaigns.Created
 		if created, err = c.operations(who).FundCampaign(r.Context(), in); err == nil {
 			isNew = created.Created
 		}

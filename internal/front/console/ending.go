@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 )
 
 // endRoutes adds the page with the next step of a campaign's end, and the forms of that page.
@@ -72,7 +72,7 @@ type endView struct {
 	Undecided int64
 	// Ending has the numbers of the refund. It is nil for other steps. Missing is how many grants the ledger lacks, or has
 	// too many if it is below 0.
-	Ending  *app.Ending
+	Ending  *campaigns.Ending
 	Missing int64
 }
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 )
 
 // The page of a campaign's end says what the next step does, and offers a refund only of an amount that is final.
@@ -42,7 +42,7 @@ func TestEndOfACampaign(t *testing.T) {
 	require.Contains(t, text, "still settling")
 	require.NotContains(t, text, `id="refund"`)
 
-	f.settling, f.refunded = false, &app.Refunded{}
+	f.settling, f.refunded = false, &campaigns.Refunded{}
 	require.Contains(t, page("closed"), `id="reveal"`, "the ledger has the refund, and Redis does not know it yet")
 	f.live.LoadBegun = true
 	text = page("new")

@@ -11,9 +11,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 const (
@@ -120,8 +120,8 @@ func partial(data any) bool {
 		return x.Note != "" || slices.ContainsFunc(x.List, unread)
 	case Audited:
 		return x.LedgerUnread || x.Audit.Unread || unread(x.Campaign)
-	case []app.SinkStatus:
-		return slices.ContainsFunc(x, func(s app.SinkStatus) bool { return len(s.Unread) > 0 })
+	case []deliveries.SinkStatus:
+		return slices.ContainsFunc(x, func(s deliveries.SinkStatus) bool { return len(s.Unread) > 0 })
 	}
 	return false
 }

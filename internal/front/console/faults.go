@@ -4,9 +4,9 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 const faultsPath = "/faults"
@@ -22,7 +22,7 @@ func (c *Console) faultRoutes(mux *http.ServeMux) {
 type Broken struct {
 	Buttons []model.Fault
 	Log     []model.FaultNote
-	Sinks   []app.SinkStatus
+	Sinks   []deliveries.SinkStatus
 }
 
 func (c *Console) broken(ctx context.Context) (any, error) {

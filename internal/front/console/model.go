@@ -8,13 +8,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 // Source reads the data of the pages. It must be safe for concurrent use.
@@ -25,7 +26,7 @@ type Source interface {
 	Campaign(ctx context.Context, id string) (*model.Live, error)
 	// Undecided counts the withheld packets of a campaign that a person can still grant or release.
 	Undecided(ctx context.Context, id string) (int64, error)
-	Sinks(ctx context.Context) ([]app.SinkStatus, error)
+	Sinks(ctx context.Context) ([]deliveries.SinkStatus, error)
 	// Letters returns the page of dead letters that follows the id after, and the id after which the next page
 	// begins.
 	Letters(ctx context.Context, f deadletter.Filter, after string) (page []deadletter.Letter, next string, err error)
@@ -39,7 +40,7 @@ type Source interface {
 	// Trail finds the grants of a user or of a packet in all stores.
 	Trail(ctx context.Context, q model.Question) (model.Trails, error)
 	// Replays returns all replays in Redis, from every process and command.
-	Replays(ctx context.Context) ([]app.ReplayState, error)
+	Replays(ctx context.Context) ([]deliveries.ReplayState, error)
 	// Restored returns the last restores of data that Redis had lost, by shard, newest first.
 	Restored(ctx context.Context) ([]recovery.Restored, error)
 	// Journal returns one page of the journal, newest entries first.
@@ -62,7 +63,7 @@ type Actions interface {
 type Operations interface {
 	ops.Operations
 	// FundCampaign is the first step of CreateCampaign; StoreCodes is the second.
-	FundCampaign(ctx context.Context, in ops.CampaignCreate) (*app.Created, error)
+	FundCampaign(ctx context.Context, in ops.CampaignCreate) (*campaigns.Created, error)
 	StoreCodes(ctx context.Context, in ops.CampaignCreate) error
 }
 

@@ -19,7 +19,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/answers"
 	"github.com/hongbao-project/hongbao/internal/configs"
@@ -30,6 +29,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
+	"github.com/hongbao-project/hongbao/internal/ops/payments"
 )
 
 // fakeSource implements Source, whose list has two campaigns, and Actions. did records what callers did.
@@ -48,7 +50,7 @@ type fakeSource struct {
 	next     string // Next of the reports about letters
 	missing  int64  // of the ending of a campaign
 	settling bool
-	refunded *app.Refunded
+	refunded *campaigns.Refunded
 	withheld int64
 	after    string // After of the last requeue
 }
@@ -79,10 +81,10 @@ func (b *fakeSource) Campaign(_ context.Context, id string) (*model.Live, error)
 	return &live, b.err
 }
 
-func (b *fakeSource) Sinks(context.Context) ([]app.SinkStatus, error) {
+func (b *fakeSource) Sinks(context.Context) ([]deliveries.SinkStatus, error) {
 	oldest := 2.5
-	return []app.SinkStatus{{Sink: "kafka", State: "working", Waiting: 12, Dead: 1, Oldest: &oldest,
-		Workers: []app.SinkWorker{{Worker: "w1", Alive: true}}}, {Sink: "balance", State: "no_worker"}}, nil
+	return []deliveries.SinkStatus{{Sink: "kafka", State: "working", Waiting: 12, Dead: 1, Oldest: &oldest,
+		Workers: []deliveries.SinkWorker{{Worker: "w1", Alive: true}}}, {Sink: "balance", State: "no_worker"}}, nil
 }
 
 func (b *fakeSource) letter() deadletter.Letter {
@@ -122,9 +124,9 @@ func (b *fakeSource) Trail(context.Context, model.Question) (model.Trails, error
 	return b.trails, nil
 }
 
-func (b *fakeSource) Replays(context.Context) ([]app.ReplayState, error) {
+func (b *fakeSource) Replays(context.Context) ([]deliveries.ReplayState, error) {
 	events := int64(10)
-	return []app.ReplayState{{Name: "again", Target: "kafka", Looked: 5, Events: &events}, {Name: "new", Target: "kafka"}}, nil
+	return []deliveries.ReplayState{{Name: "again", Target: "kafka", Looked: 5, Events: &events}, {Name: "new", Target: "kafka"}}, nil
 }
 
 func (b *fakeSource) LoggedIn(ctx context.Context, a access.Action, why error) {
@@ -151,13 +153,13 @@ type doer struct {
 
 func (b *fakeSource) operations(who *access.Caller) Operations { return doer{fakeSource: b, who: who} }
 
-func (d doer) FundCampaign(_ context.Context, in ops.CampaignCreate) (*app.Created, error) {
+func (d doer) FundCampaign(_ context.Context, in ops.CampaignCreate) (*campaigns.Created, error) {
 	if d.refuses != nil {
 		return nil, d.refuses
 	}
 	did := len(d.did)
 	err := d.do(d.who, "create %s of %d", in.Spec.ID, in.Spec.Total)
-	return &app.Created{Created: !slices.Contains(d.did[:did], d.did[did])}, err
+	return &campaigns.Created{Created: !slices.Contains(d.did[:did], d.did[did])}, err
 }
 
 func (d doer) StoreCodes(_ context.Context, in ops.CampaignCreate) error {
@@ -168,8 +170,8 @@ func (d doer) LoadCampaign(_ context.Context, id string) (ops.Loaded, error) {
 	return ops.Loaded{}, d.do(d.who, "load %s", id)
 }
 
-func (d doer) TopUpCampaign(_ context.Context, in ops.TopUp) (*app.TopUp, error) {
-	return &app.TopUp{}, d.do(d.who, "top-up %s %s %d of %d to %d: %s", in.Campaign, in.ID, in.Packets, in.Total, in.Expect, in.Why)
+func (d doer) TopUpCampaign(_ context.Context, in ops.TopUp) (*campaigns.TopUp, error) {
+	return &campaigns.TopUp{}, d.do(d.who, "top-up %s %s %d of %d to %d: %s", in.Campaign, in.ID, in.Packets, in.Total, in.Expect, in.Why)
 }
 
 func (d doer) StartReplay(_ context.Context, in ops.Replay) (*replay.Report, error) {
@@ -184,22 +186,22 @@ func (d doer) ResumeCampaign(_ context.Context, in ops.CampaignPause) (ops.Campa
 	return ops.CampaignState{}, d.do(d.who, "campaign %s false", in.Campaign)
 }
 
-func (d doer) CampaignEnding(_ context.Context, id string) (*app.Ending, error) {
-	return &app.Ending{Campaign: id, Currency: "CNY", Amount: 250, Missing: &d.missing, Settling: d.settling, Refunded: d.refunded,
+func (d doer) CampaignEnding(_ context.Context, id string) (*campaigns.Ending, error) {
+	return &campaigns.Ending{Campaign: id, Currency: "CNY", Amount: 250, Missing: &d.missing, Settling: d.settling, Refunded: d.refunded,
 		Next: "hongbao audit --campaign " + id}, nil
 }
 
 func (b *fakeSource) Undecided(context.Context, string) (int64, error) { return b.withheld, nil }
 
-func (d doer) CancelCampaign(_ context.Context, id string) (*app.Ending, error) {
+func (d doer) CancelCampaign(_ context.Context, id string) (*campaigns.Ending, error) {
 	return nil, d.do(d.who, "cancel %s", id)
 }
 
-func (d doer) CloseCampaign(_ context.Context, in ops.CampaignClose) (*app.Ending, error) {
+func (d doer) CloseCampaign(_ context.Context, in ops.CampaignClose) (*campaigns.Ending, error) {
 	return nil, d.do(d.who, "close %s %v", in.Campaign, in.Early)
 }
 
-func (d doer) RefundCampaign(_ context.Context, in ops.CampaignRefund) (*app.Ending, error) {
+func (d doer) RefundCampaign(_ context.Context, in ops.CampaignRefund) (*campaigns.Ending, error) {
 	return nil, d.do(d.who, "refund %s %d %d", in.Campaign, in.Amount, in.Missing)
 }
 
@@ -207,8 +209,8 @@ func (d doer) RevealCampaign(_ context.Context, id string) (*campaign.Disclosure
 	return nil, d.do(d.who, "reveal %s", id)
 }
 
-func (d doer) PauseSink(_ context.Context, in ops.SinkPause) (app.SinkChange, error) {
-	return app.SinkChange{}, d.do(d.who, "sink %s true", in.Sink)
+func (d doer) PauseSink(_ context.Context, in ops.SinkPause) (deliveries.SinkChange, error) {
+	return deliveries.SinkChange{}, d.do(d.who, "sink %s true", in.Sink)
 }
 
 func (d doer) RequeueLetters(_ context.Context, in ops.Requeue) (*deadletter.Report, error) {
@@ -222,8 +224,8 @@ func (d doer) DropLetters(_ context.Context, in ops.Letters) (*deadletter.Report
 		d.do(d.who, "drop [%s] %s %v %s", in.Letter, in.Campaign, in.DryRun, in.Why)
 }
 
-func (d doer) DecideQuarantined(_ context.Context, in ops.Decide) (app.Quarantined, error) {
-	return app.Quarantined{}, d.do(d.who, "decide %d %s %s", in.ID, in.Decision, in.Why)
+func (d doer) DecideQuarantined(_ context.Context, in ops.Decide) (payments.Quarantined, error) {
+	return payments.Quarantined{}, d.do(d.who, "decide %d %s %s", in.ID, in.Decision, in.Why)
 }
 
 var audited = time.Unix(1_800_000_000, 0)

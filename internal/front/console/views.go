@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 // view is a page with live updates.
@@ -69,7 +69,7 @@ func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
 // Work is the data of the page of jobs: the jobs of this process, and all replays.
 type Work struct {
 	Jobs    []Job
-	Replays []app.ReplayState
+	Replays []deliveries.ReplayState
 }
 
 func (c *Console) work(ctx context.Context) (any, error) {

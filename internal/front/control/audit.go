@@ -7,10 +7,10 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/books"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -35,7 +35,7 @@ func auditOperations() []operation {
 		{
 			method: http.MethodGet, path: "/v1/audit", id: "last-audit", summary: "Show the verdict of the last whole audit",
 			description: "Each `hongbao audit` of all campaigns stores its verdict, and this answer has the newest one.",
-			action:      access.ReadSinks, answer: app.LastAudit{},
+			action:      access.ReadSinks, answer: books.LastAudit{},
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().LastAudit(ctx) }),
 		},
 		{
@@ -67,7 +67,7 @@ func runAudit(ctx context.Context, c *call) (any, error) {
 		running.Since = x.begun.UTC()
 	}
 	answer, err := c.long(ctx, auditAnswer{Running: running}, j)
-	var runs *app.AuditRunsError
+	var runs *books.AuditRunsError
 	if errors.As(err, &runs) && runs.Request == in.Request { // another server runs the audit of this request
 		return later{auditAnswer{Running: &runs.RunningAudit}}, nil
 	}

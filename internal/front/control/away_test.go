@@ -8,10 +8,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -46,7 +47,7 @@ func TestLedgerAway(t *testing.T) {
 	again := func(r *http.Request) { r.Header.Set(keyHeader, "k1") }
 	d.post("treasurer", "/v1/campaigns/rain/close", `{"early":true}`, again).Refused(t, "unavailable")
 	d.get("viewer", "/v1/campaigns/rain").Refused(t, "unavailable")
-	var sinks app.Status
+	var sinks deliveries.Status
 	d.get("viewer", "/v1/sinks").OK(t, http.StatusOK, &sinks)
 	require.True(t, sinks.Sinks[0].Pause.Paused)
 	p.Refuse(false)
@@ -67,7 +68,7 @@ func TestLedgerAway(t *testing.T) {
 		actions[e.Action]++
 	}
 	require.Equal(t, 1, actions[access.PauseCampaign], "%v", actions)
-	var shown app.Shown
+	var shown campaigns.Shown
 	d.get("viewer", "/v1/campaigns/rain").OK(t, http.StatusOK, &shown)
 	require.Equal(t, "closed", shown.Redis.State)
 }
@@ -84,7 +85,7 @@ func TestLedgerMute(t *testing.T) {
 	require.Less(t, time.Since(begun), 2*ledgerWait+8*time.Second)
 	p.Delay(0)
 	p.CutAll()
-	var shown app.Shown
+	var shown campaigns.Shown
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		r := d.get("viewer", "/v1/campaigns/rain")
 		if r.Status != http.StatusOK {

@@ -10,11 +10,12 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/find"
 )
 
 func campaignReads() []operation {
@@ -23,7 +24,7 @@ func campaignReads() []operation {
 			method: http.MethodGet, path: "/v1/campaigns", id: "list-campaigns", summary: "List campaigns",
 			description: "Lists the campaigns of the ledger in the order of their ids. To get the next page, send the value " +
 				"of the field `next` as the parameter `after`.",
-			action: access.ReadCampaigns, answer: app.CampaignPage{},
+			action: access.ReadCampaigns, answer: campaigns.CampaignPage{},
 			params: []*huma.Param{
 				param("after", "query", "The field `next` of the previous page.", web.CampaignID().Schema), limitParam(),
 			},
@@ -32,9 +33,9 @@ func campaignReads() []operation {
 				if err := c.fields.done(); err != nil {
 					return nil, err
 				}
-				page, err := c.app.ListCampaigns(ctx, after, limit, c.sees())
+				page, err := campaigns.Of(c.app).ListCampaigns(ctx, after, limit, c.sees())
 				if err == nil {
-					c.app.AddStatus(ctx, page.Campaigns)
+					campaigns.Of(c.app).AddStatus(ctx, page.Campaigns)
 				}
 				return page, err
 			},
@@ -44,14 +45,14 @@ func campaignReads() []operation {
 			description: "Returns the specification, the hash of the plan, and the campaign's state in the ledger and in " +
 				"Redis. The field `redis` is null if Redis does not have the campaign. The answer never has the seed, or the " +
 				"amount of a packet that is not granted yet.",
-			action: access.ReadCampaigns, answer: app.Shown{},
+			action: access.ReadCampaigns, answer: campaigns.Shown{},
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().ShowCampaign(ctx, c.campaign) }),
 		},
 		{
 			method: http.MethodGet, path: "/v1/campaigns/{id}/ending", id: "ending",
 			summary:     "Show how far the end of a campaign is",
 			description: "Returns what is still to be done for a closed campaign, and the exact amount of its refund.",
-			action:      access.ReadCampaigns, answer: app.Ending{},
+			action:      access.ReadCampaigns, answer: campaigns.Ending{},
 			codes: []string{"not_closed", "not_loaded", "campaign_lost"},
 			do:    plain(func(ctx context.Context, c *call) (any, error) { return c.ops().CampaignEnding(ctx, c.campaign) }),
 		},
@@ -60,7 +61,7 @@ func campaignReads() []operation {
 			description: "Shows where the grants of a user, or the grant of a packet, are: receipt, entry in the stream, row " +
 				"of the ledger, record in the topic. The field `unread` names the stores that could not be read. The answer has " +
 				"no coupon codes.",
-			action: access.ReadTrails, answer: app.Trail{},
+			action: access.ReadTrails, answer: find.Trail{},
 			params: []*huma.Param{
 				userParam("Id of the user. Send either `user` or `packet`."),
 				numberParam("packet", "Number of the packet. Send either `user` or `packet`.", 1, float64(hongbao.MaxPackets)),
@@ -99,8 +100,8 @@ func campaignChanges() []operation {
 			description: "Funds a campaign with this specification and draws its secret seed. The field `plan_hash` of the " +
 				"answer commits to both. Sending the specification again changes nothing. Coupon codes can only follow a " +
 				"pattern; a file of codes needs `hongbao campaign create`. docs/campaigns.md describes the fields.",
-			action: access.CreateCampaign, body: hongbao.Campaign{}, answer: app.Created{},
-			accepted: app.Created{},
+			action: access.CreateCampaign, body: hongbao.Campaign{}, answer: campaigns.Created{},
+			accepted: campaigns.Created{},
 			codes:    []string{"specification_invalid", "specification_impossible", "campaign_exists", "unknown_campaign"},
 			do:       create, raw: true, inTransaction: true, after: storeCodes,
 		},
@@ -122,7 +123,7 @@ func campaignChanges() []operation {
 			description: "The sponsor gets all of the campaign's money back, including the money of top-ups. The campaign " +
 				"can't be loaded afterwards. The request is refused once the load has begun. A second cancel returns the same " +
 				"answer.",
-			action: access.CancelCampaign, body: empty{}, answer: app.Ending{},
+			action: access.CancelCampaign, body: empty{}, answer: campaigns.Ending{},
 			codes: []string{"loading_begun"}, inTransaction: true,
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().CancelCampaign(ctx, c.campaign) }),
 		},
@@ -130,7 +131,7 @@ func campaignChanges() []operation {
 			method: http.MethodPost, path: "/v1/campaigns/{id}/close", id: "close-campaign", summary: "End a campaign permanently",
 			description: "To close a campaign before the end of its window, send the field `early` as true. A second close " +
 				"returns the same answer.",
-			action: access.CloseCampaign, body: closeBody{}, answer: app.Ending{},
+			action: access.CloseCampaign, body: closeBody{}, answer: campaigns.Ending{},
 			codes: []string{"not_loaded", "campaign_lost"},
 			do: func(ctx context.Context, c *call) (any, error) {
 				in := ops.CampaignClose{Campaign: c.campaign, Early: c.fields.flag("early")}
@@ -146,7 +147,7 @@ func campaignChanges() []operation {
 			description: "The field `amount` must equal the field `refund_amount` that GET ending returns. 202 means that " +
 				"grants are still being settled and nothing was refunded: send the request again. A second refund returns the " +
 				"same answer.",
-			action: access.Refund, body: refundBody{}, answer: app.Ending{}, accepted: app.Ending{},
+			action: access.Refund, body: refundBody{}, answer: campaigns.Ending{}, accepted: campaigns.Ending{},
 			codes: []string{"amount_not_integer_minor_units", "amount_out_of_range", "wrong_amount", "grants_missing",
 				"not_closed", "not_loaded", "campaign_lost"},
 			do: refund,

@@ -19,6 +19,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
+	"github.com/hongbao-project/hongbao/internal/ops/payments"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -44,7 +47,7 @@ func TestLifeOfACampaign(t *testing.T) {
 			t.Parallel()
 			d := setup(t, options{postgres: postgres})
 			spec := specOf(t, campaignOf("rain-1", 10, 1_000))
-			var created app.Created
+			var created campaigns.Created
 			d.post("treasurer", "/v1/campaigns", spec).OK(t, http.StatusOK, &created)
 			require.True(t, created.Created)
 			hash := created.Hash
@@ -74,7 +77,7 @@ func TestLifeOfACampaign(t *testing.T) {
 
 			d.post("treasurer", "/v1/campaigns/rain-1/refund", `{"amount":800}`).Refused(t, "not_closed")
 			d.post("treasurer", "/v1/campaigns/rain-1/close", "{}").Refused(t, "refused")
-			var ending app.Ending
+			var ending campaigns.Ending
 			for range 2 {
 				d.post("treasurer", "/v1/campaigns/rain-1/close", `{"early":true}`).OK(t, http.StatusOK, &ending)
 				require.True(t, ending.Settling)
@@ -99,7 +102,7 @@ func TestLifeOfACampaign(t *testing.T) {
 			d.get("viewer", "/v1/campaigns/rain-1/ending").OK(t, http.StatusOK, &ending)
 			require.NotNil(t, ending.Refunded)
 			d.do(func(a *app.App) error {
-				s, err := a.Show(t.Context(), "rain-1")
+				s, err := campaigns.Of(a).Show(t.Context(), "rain-1")
 				require.EqualValues(t, 800, s.Ledger.Refunded)
 				return err
 			})
@@ -113,7 +116,7 @@ func TestCancel(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	d.post("treasurer", "/v1/campaigns", specOf(t, campaignOf("rain", 10, 1_000))).OK(t, http.StatusOK, nil)
-	var first, again app.Ending
+	var first, again campaigns.Ending
 	d.post("treasurer", "/v1/campaigns/rain/cancel", "{}").OK(t, http.StatusOK, &first)
 	require.EqualValues(t, 1_000, first.Amount)
 	require.EqualValues(t, 10, first.Refunded.Packets)
@@ -157,7 +160,7 @@ func TestCoupons(t *testing.T) {
 	d.post("operator", "/v1/campaigns/rain-c/load", "{}").OK(t, http.StatusOK, nil)
 	d.grab("rain-c", "u1")
 	d.work()
-	var shown app.Shown
+	var shown campaigns.Shown
 	one := d.get("viewer", "/v1/campaigns/rain-c")
 	one.OK(t, http.StatusOK, &shown)
 	require.EqualValues(t, 20, shown.Ledger.Codes)
@@ -194,9 +197,9 @@ func TestBadSpecifications(t *testing.T) {
 	require.Empty(t, d.ledgerCampaigns())
 }
 
-func (d *desk) ledgerCampaigns() []app.ListedCampaign {
+func (d *desk) ledgerCampaigns() []campaigns.ListedCampaign {
 	d.t.Helper()
-	var page app.CampaignPage
+	var page campaigns.CampaignPage
 	d.get("viewer", "/v1/campaigns").OK(d.t, http.StatusOK, &page)
 	return page.Campaigns
 }
@@ -257,11 +260,11 @@ func TestIdempotencyKeys(t *testing.T) {
 func TestPauseOfASink(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
-	var change app.SinkChange
+	var change deliveries.SinkChange
 	d.post("operator", "/v1/sinks/balance/pause", `{"why":"the bank is closed"}`).OK(t, http.StatusOK, &change)
 	require.True(t, change.Pause.Paused)
 	require.Equal(t, "the bank is closed", change.Pause.Why)
-	var sinks app.Status
+	var sinks deliveries.Status
 	d.get("viewer", "/v1/sinks").OK(t, http.StatusOK, &sinks)
 	require.True(t, sinks.Sinks[0].Pause.Paused)
 	require.Contains(t, sinks.Sinks[0].Pause.By, "key:")
@@ -294,7 +297,7 @@ func TestQuarantine(t *testing.T) {
 		d.plant("rain", fmt.Sprintf("%d %d thief - -", got.Packet, got.Amount))
 	}
 	d.work()
-	var page app.QuarantinePage
+	var page payments.QuarantinePage
 	d.get("viewer", "/v1/quarantine").OK(t, http.StatusOK, &page)
 	require.Len(t, page.Grants, 2)
 	one, two := fmt.Sprintf("/v1/quarantine/%d", page.Grants[0].ID), fmt.Sprintf("/v1/quarantine/%d", page.Grants[1].ID)
@@ -306,7 +309,7 @@ func TestQuarantine(t *testing.T) {
 	require.Empty(t, page.Grants)
 	d.get("other", one).Refused(t, "unknown_quarantine")
 	d.post("other", one+"/decide", `{"decision":"void","why":"x"}`).Refused(t, "unknown_quarantine")
-	var q app.Quarantined
+	var q payments.Quarantined
 	d.get("viewer", one).OK(t, http.StatusOK, &q)
 	require.Equal(t, "thief", q.Came.User)
 	require.Equal(t, "u1", q.Ledger.User)

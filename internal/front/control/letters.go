@@ -7,10 +7,10 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 // lettersAnswer is the result of a requeue or drop.
@@ -26,7 +26,7 @@ func letterOperations() []operation {
 			method: http.MethodGet, path: "/v1/dead-letters", id: "list-dead-letters", summary: "List dead letters",
 			description: "Lists the letters by sink and shard, within each shard the oldest first. To get the next page, " +
 				"send the value of the field `next` as the parameter `after`.",
-			action: access.ReadLetters, answer: app.LetterPage{}, codes: []string{"unknown_sink"},
+			action: access.ReadLetters, answer: deliveries.LetterPage{}, codes: []string{"unknown_sink"},
 			params: []*huma.Param{
 				textParam("sink", "Only letters of this sink, or of several sinks separated by commas."), campaignParam("Only letters of this campaign."),
 				param("class", "query", "Only letters of this class.", &huma.Schema{Type: huma.TypeString, Enum: classes()}),

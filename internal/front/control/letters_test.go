@@ -11,11 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -55,7 +56,7 @@ func TestDeadLetters(t *testing.T) {
 	}
 	d.buried("the account is closed")
 	list := func(key, query string) []deadletter.Letter {
-		var page app.LetterPage
+		var page deliveries.LetterPage
 		d.get(key, "/v1/dead-letters"+query).OK(t, http.StatusOK, &page)
 		return page.Letters
 	}
@@ -63,7 +64,7 @@ func TestDeadLetters(t *testing.T) {
 	require.Len(t, list("viewer", "?reason=is+closed&class=permanent&campaign=snow"), 3)
 	require.Empty(t, list("viewer", "?reason=is+open"))
 	require.Len(t, list("viewer/rain*", ""), 3)
-	var page app.LetterPage
+	var page deliveries.LetterPage
 	d.get("viewer", "/v1/dead-letters?limit=4").OK(t, http.StatusOK, &page)
 	require.Len(t, list("viewer", "?after="+string(page.Next)), 2)
 	snow := list("viewer", "?campaign=snow")[0].ID
@@ -106,7 +107,7 @@ func TestDeadLetters(t *testing.T) {
 	require.EqualValues(t, 1, ask("treasurer", "drop", `"letter":"`+snow+`"`).Resolved)
 	require.EqualValues(t, 2, ask("treasurer", "drop", `"all":true,"expect":2`).Resolved)
 	require.Empty(t, list("viewer", ""))
-	var shown app.Shown
+	var shown campaigns.Shown
 	d.get("viewer", "/v1/campaigns/rain").OK(t, http.StatusOK, &shown)
 	require.EqualValues(t, 300, shown.Ledger.Granted)
 }

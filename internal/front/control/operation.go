@@ -9,9 +9,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/front/web"
@@ -77,7 +77,7 @@ type (
 	decideBody  ops.Decide
 	closeBody   ops.CampaignClose
 	refundBody  ops.CampaignRefund
-	sinksAnswer app.Status
+	sinksAnswer deliveries.Status
 	loadAnswer  ops.Loaded
 	topUpBody   ops.TopUp
 	replayBody  ops.Replay

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/find"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
@@ -67,7 +68,7 @@ var errorCodes = []struct {
 	{ledger.ErrNotInQuarantine, "unknown_quarantine"}, {ledger.ErrDecided, "decided_otherwise"}, {ledger.ErrNotPayable, "not_payable"},
 	{deadletter.ErrNoLetter, "unknown_letter"}, {replay.ErrOtherReplay, "replay_differs"},
 	{closing.ErrAmount, "wrong_amount"}, {closing.ErrMissing, "grants_missing"},
-	{app.ErrBusy, "busy"}, {store.ErrFrozen, "frozen"}, {store.ErrLost, "campaign_lost"}, {store.ErrNotClosed, "not_closed"},
+	{find.ErrBusy, "busy"}, {store.ErrFrozen, "frozen"}, {store.ErrLost, "campaign_lost"}, {store.ErrNotClosed, "not_closed"},
 	{store.ErrNotInRedis, "not_loaded"},
 }
 

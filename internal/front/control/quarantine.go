@@ -8,10 +8,10 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/payments"
 )
 
 func quarantineOperations() []operation {
@@ -22,7 +22,7 @@ func quarantineOperations() []operation {
 			method: http.MethodGet, path: "/v1/quarantine", id: "list-quarantine", summary: "List grants in quarantine",
 			description: "Lists the grants that wait for a decision, oldest first. To get the next page, send the value of " +
 				"the field `next` as the parameter `after`.",
-			action: access.ReadQuarantine, answer: app.QuarantinePage{},
+			action: access.ReadQuarantine, answer: payments.QuarantinePage{},
 			params: []*huma.Param{
 				flagParam("all", "True to list also the grants that are decided."),
 				numberParam("after", "The field `next` of the previous page.", 0, 1<<53), limitParam(),
@@ -39,7 +39,7 @@ func quarantineOperations() []operation {
 			method: http.MethodGet, path: "/v1/quarantine/{number}", id: "show-quarantine",
 			summary: "Show a grant in quarantine", description: "Returns the grant that came, and the grant of the same " +
 				"packet that the ledger already had.",
-			action: access.ReadQuarantine, answer: app.Quarantined{}, params: []*huma.Param{number},
+			action: access.ReadQuarantine, answer: payments.Quarantined{}, params: []*huma.Param{number},
 			codes: []string{"unknown_quarantine"},
 			do: plain(func(ctx context.Context, c *call) (any, error) {
 				id, err := c.number()
@@ -53,7 +53,7 @@ func quarantineOperations() []operation {
 			method: http.MethodPost, path: "/v1/quarantine/{number}/decide", id: "decide-quarantine",
 			summary:     "Pay or void a grant in quarantine",
 			description: "Sending the same decision again moves no money and returns the same answer.",
-			action:      access.DecideQuarantine, body: decideBody{}, answer: app.Quarantined{},
+			action:      access.DecideQuarantine, body: decideBody{}, answer: payments.Quarantined{},
 			params: []*huma.Param{number}, codes: []string{"unknown_quarantine", "decided_otherwise", "not_payable"},
 			do: decide, inTransaction: true,
 		},

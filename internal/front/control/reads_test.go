@@ -9,6 +9,10 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/ops/books"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
+	"github.com/hongbao-project/hongbao/internal/ops/find"
 )
 
 // A viewer reads a campaign with settled and unsettled grants. The test runs on each database.
@@ -24,7 +28,7 @@ func TestReads(t *testing.T) {
 			d.work()
 			d.grab("rain-1", "u2") // not settled
 
-			var page app.CampaignPage
+			var page campaigns.CampaignPage
 			d.get("viewer", "/v1/campaigns?limit=1").OK(t, http.StatusOK, &page)
 			require.Len(t, page.Campaigns, 1)
 			require.EqualValues(t, "rain-1", page.Next)
@@ -35,7 +39,7 @@ func TestReads(t *testing.T) {
 			require.Len(t, page.Campaigns, 1)
 
 			one := d.get("viewer", "/v1/campaigns/rain-1")
-			var shown app.Shown
+			var shown campaigns.Shown
 			one.OK(t, http.StatusOK, &shown)
 			require.EqualValues(t, 2, shown.Redis.Granted)
 			require.EqualValues(t, 8, shown.Redis.Left)
@@ -45,7 +49,7 @@ func TestReads(t *testing.T) {
 			d.get("viewer", "/v1/campaigns/drizzle").Refused(t, "unknown_campaign")
 			d.get("viewer", "/v1/campaigns/drizzle/trail?user=u1").Refused(t, "unknown_campaign")
 
-			var trail app.Trail
+			var trail find.Trail
 			d.get("viewer", "/v1/campaigns/rain-1/trail?user=u1").OK(t, http.StatusOK, &trail)
 			require.Empty(t, trail.Unread)
 			step := trail.Steps[0]
@@ -55,8 +59,8 @@ func TestReads(t *testing.T) {
 			require.Equal(t, first.Amount, step.Receipt.Amount)
 			require.Equal(t, step.Receipt, step.Ledger)
 			require.NotNil(t, step.Entry)
-			require.Equal(t, []app.TrailSink{{Sink: "balance", Finished: true}}, step.Sinks)
-			var same app.Trail
+			require.Equal(t, []find.TrailSink{{Sink: "balance", Finished: true}}, step.Sinks)
+			var same find.Trail
 			d.get("viewer", fmt.Sprintf("/v1/campaigns/rain-1/trail?packet=%d", first.Packet)).OK(t, http.StatusOK, &same)
 			require.Equal(t, trail, same)
 			d.get("viewer", "/v1/campaigns/rain-1/trail?user=u2").OK(t, http.StatusOK, &trail)
@@ -69,7 +73,7 @@ func TestReads(t *testing.T) {
 			d.get("viewer", "/v1/campaigns/rain-1/trail?packet=9").OK(t, http.StatusOK, &trail)
 			require.Empty(t, trail.Steps, "a packet without a user has no trail")
 
-			var status app.Status
+			var status deliveries.Status
 			d.get("viewer", "/v1/sinks").OK(t, http.StatusOK, &status)
 			require.EqualValues(t, 1, status.Sinks[0].Waiting)
 			for path, empty := range map[string]string{
@@ -113,12 +117,12 @@ func TestBadQueries(t *testing.T) {
 func TestLastAudit(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
-	var last app.LastAudit
+	var last books.LastAudit
 	d.get("viewer", "/v1/audit").OK(t, http.StatusOK, &last)
 	require.Equal(t, "none", last.Verdict)
 	d.campaign("rain", 10, 1_000)
 	d.do(func(a *app.App) error {
-		_, err := a.Audit(t.Context(), audit.Options{})
+		_, err := books.Of(a).Audit(t.Context(), audit.Options{})
 		return err
 	})
 	d.get("viewer", "/v1/audit").OK(t, http.StatusOK, &last)

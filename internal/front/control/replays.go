@@ -20,6 +20,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 type replaysAnswer struct {
@@ -28,7 +29,7 @@ type replaysAnswer struct {
 
 // replayState is the progress of a replay, on whichever server or command it runs.
 type replayState struct {
-	app.ReplayState
+	deliveries.ReplayState
 	RunsHere bool `json:"runs_here" doc:"True if this server runs the replay now. If false, another server or a hongbao replay command may run it."`
 }
 
@@ -46,7 +47,7 @@ func replayOperations() []operation {
 			method: http.MethodGet, path: "/v1/replays", id: "list-replays", summary: "List all replays",
 			action: access.ReadSinks, answer: replaysAnswer{},
 			do: plain(func(ctx context.Context, c *call) (any, error) {
-				list, err := c.app.Replays(ctx)
+				list, err := deliveries.Of(c.app).Replays(ctx)
 				out := replaysAnswer{make([]replayState, len(list))}
 				for i := range list {
 					out.Replays[i] = c.stateOf(&list[i])
@@ -85,7 +86,7 @@ func replayOperations() []operation {
 // taskOf returns the name of the task that runs a replay.
 func taskOf(name string) string { return "replay " + name }
 
-func (c *call) stateOf(s *app.ReplayState) replayState {
+func (c *call) stateOf(s *deliveries.ReplayState) replayState {
 	return replayState{*s, c.tasks.running(taskOf(s.Name)) != nil}
 }
 
@@ -97,7 +98,7 @@ func (c *call) replayState(ctx context.Context, name string) (replayState, error
 	if hongbao.CheckCampaignID(replay.DoneSink(name)) != nil {
 		return replayState{}, errUnknownReplay()
 	}
-	s, found, err := c.app.ReplayState(ctx, name)
+	s, found, err := deliveries.Of(c.app).ReplayState(ctx, name)
 	if x := c.tasks.running(taskOf(name)); err == nil && !found && x != nil {
 		return x.unrecorded(), nil
 	}
@@ -111,7 +112,7 @@ func (c *call) replayState(ctx context.Context, name string) (replayState, error
 // topic to find missing grants.
 func (x *task) unrecorded() replayState {
 	o := x.replay
-	return replayState{app.ReplayState{Name: o.Name, Target: o.To, Dead: o.Dead, Filter: o.Filter.Hashed(), Begun: x.begun.UTC()},
+	return replayState{deliveries.ReplayState{Name: o.Name, Target: o.To, Dead: o.Dead, Filter: o.Filter.Hashed(), Begun: x.begun.UTC()},
 		!o.DryRun}
 }
 
@@ -128,12 +129,12 @@ func (c *call) withUnnoted(list replaysAnswer) replaysAnswer {
 }
 
 // readReplay reads the fields of a replay from the body.
-func (c *call) readReplay(ctx context.Context) (o app.Replay, err error) {
+func (c *call) readReplay(ctx context.Context) (o deliveries.Replay, err error) {
 	f := c.fields
 	in := ops.Replay{Name: c.r.PathValue("name"), To: f.text("to"), Campaign: f.text("campaign"), User: f.text("user"),
 		From: f.time("from"), Until: f.time("until"), Shard: f.text("shard"),
 		FirstSeq: f.number("first_seq", 1, int64(hongbao.MaxAmount)), LastSeq: f.number("last_seq", 1, int64(hongbao.MaxAmount)),
-		Dead: f.text("dead"), Missing: f.flag("missing"), Rate: f.number("rate", 1, app.MaxRate),
+		Dead: f.text("dead"), Missing: f.flag("missing"), Rate: f.number("rate", 1, deliveries.MaxRate),
 		DryRun: f.flag("dry_run"), Patience: time.Minute}
 	if err := f.done(); err != nil {
 		return o, err
@@ -156,7 +157,7 @@ func startReplay(ctx context.Context, c *call) (any, error) {
 		j.name += " dry run " + hex.EncodeToString(sum[:])
 	}
 	j.do = func(ctx context.Context) (any, error) {
-		report, err := c.app.Replay(ctx, o)
+		report, err := deliveries.Of(c.app).Replay(ctx, o)
 		var found app.AttentionError
 		if report != nil && errors.As(err, &found) { // the report contains this result
 			err = nil
@@ -199,7 +200,7 @@ func stopReplay(ctx context.Context, c *call) (any, error) {
 			return nil, hongbao.Errorf(hongbao.ClassTransient, "replay %s is still ending", name)
 		}
 	}
-	s, found, err := c.app.ReplayState(ctx, name)
+	s, found, err := deliveries.Of(c.app).ReplayState(ctx, name)
 	if err != nil || found {
 		return c.stateOf(&s), err
 	}

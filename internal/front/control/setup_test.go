@@ -23,6 +23,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/front/web/webtest"
+	"github.com/hongbao-project/hongbao/internal/ops/apikeys"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
@@ -126,7 +129,7 @@ func (d *desk) key(name string, role access.Role, campaigns ...string) {
 		if ofBank(role) {
 			want.Client = "worker"
 		}
-		k, err := a.CreateKey(d.t.Context(), want)
+		k, err := apikeys.Of(a).CreateKey(d.t.Context(), want)
 		if err == nil {
 			d.keys[name] = k.Text
 		}
@@ -160,10 +163,10 @@ func (d *desk) campaign(id string, packets, total int64) {
 func (d *desk) load(c hongbao.Campaign) {
 	d.t.Helper()
 	d.do(func(a *app.App) error {
-		if _, err := a.Create(d.t.Context(), c, nil); err != nil {
+		if _, err := campaigns.Of(a).Create(d.t.Context(), c, nil); err != nil {
 			return err
 		}
-		_, err := a.Load(d.t.Context(), c.ID)
+		_, err := campaigns.Of(a).Load(d.t.Context(), c.ID)
 		return err
 	})
 }
@@ -209,7 +212,7 @@ func (d *desk) work() {
 		})
 	}()
 	testkit.Eventually(d.t, 30*time.Second, func() bool {
-		s, err := d.app.Status(d.t.Context())
+		s, err := deliveries.Of(d.app).Status(d.t.Context())
 		require.NoError(d.t, err)
 		return s.Sinks[0].Waiting == 0
 	}, "the workers finish all")

@@ -6,9 +6,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 func sinkOperations() []operation {
@@ -31,7 +31,7 @@ func sinkOperations() []operation {
 			summary: "Limit the grants per second that all workers together deliver to a sink",
 			description: "The limit overrides the workers' configuration until a request with `by_knob` as true removes it. " +
 				"Workers apply a change within about two seconds.",
-			action: access.LimitSink, body: limitBody{}, answer: app.SinkChange{}, params: []*huma.Param{sinkParam(sinkOrGroup)},
+			action: access.LimitSink, body: limitBody{}, answer: deliveries.SinkChange{}, params: []*huma.Param{sinkParam(sinkOrGroup)},
 			codes: []string{"unknown_sink"}, withoutLedger: true, do: limitSink,
 		},
 	}
@@ -41,7 +41,7 @@ func limitSink(ctx context.Context, c *call) (any, error) {
 	f := c.fields
 	in := ops.SinkLimit{Sink: c.r.PathValue("sink"), ByKnob: f.flag("by_knob"), Why: f.text("why")}
 	if f.has("grants_per_second") {
-		rate := int(f.number("grants_per_second", 0, app.MaxRate))
+		rate := int(f.number("grants_per_second", 0, deliveries.MaxRate))
 		in.GrantsPerSecond = &rate
 	}
 	if err := f.done(); err != nil {
@@ -52,11 +52,11 @@ func limitSink(ctx context.Context, c *call) (any, error) {
 
 // sinkChange returns the operation pause or resume of a sink. It works without the ledger.
 func sinkChange(name, summary, description string, action access.Action,
-	do func(o ops.Operations, ctx context.Context, in ops.SinkPause) (app.SinkChange, error)) operation {
+	do func(o ops.Operations, ctx context.Context, in ops.SinkPause) (deliveries.SinkChange, error)) operation {
 	return operation{
 		method: http.MethodPost, path: "/v1/sinks/{sink}/" + name, id: name + "-sink", summary: summary,
 		description: description + " The change works while the ledger is down.", action: action, body: sinkBody{},
-		answer: app.SinkChange{}, params: []*huma.Param{sinkParam(sinkOrGroup)}, codes: []string{"unknown_sink"}, withoutLedger: true,
+		answer: deliveries.SinkChange{}, params: []*huma.Param{sinkParam(sinkOrGroup)}, codes: []string{"unknown_sink"}, withoutLedger: true,
 		do: func(ctx context.Context, c *call) (any, error) {
 			in := ops.SinkPause{Sink: c.r.PathValue("sink"), Why: c.fields.text("why"), Campaign: c.fields.text("campaign")}
 			if err := c.fields.done(); err != nil {

@@ -9,9 +9,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/guard"
 	"github.com/hongbao-project/hongbao/internal/front/web"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 // maxTasks is the maximum number of tasks that run at once on a server.
@@ -34,7 +34,7 @@ type job struct {
 	// order has the parameters. While a task is running, a job with the same name but another order is refused.
 	order string
 	// replay is the replay that the job runs, or nil for other jobs.
-	replay *app.Replay
+	replay *deliveries.Replay
 	do     func(ctx context.Context) (any, error)
 	// keep stores the answer if a caller got an answer 202; nil if a repeat of the request may do the work again. Until
 	// it has ended, repeats get the answer of the task.

@@ -16,6 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/guard"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 // untilStopped is a job that runs until it is canceled.
@@ -97,7 +99,7 @@ func TestLoadGoesOnUnderItsKey(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{patience: time.Nanosecond})
 	d.do(func(a *app.App) error {
-		_, err := a.Create(t.Context(), campaignOf("rain", 50_000, 1_000_000), nil)
+		_, err := campaigns.Of(a).Create(t.Context(), campaignOf("rain", 50_000, 1_000_000), nil)
 		return err
 	})
 	again := func(r *http.Request) { r.Header.Set(keyHeader, "k1") }
@@ -122,7 +124,7 @@ func TestLoadGoesOnUnderItsKey(t *testing.T) {
 func TestReplayThatHasNotedNothing(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
-	of := app.Replay{Name: "repair", To: "kafka", Missing: true}
+	of := deliveries.Replay{Name: "repair", To: "kafka", Missing: true}
 	dry := of
 	dry.DryRun = true
 	for _, j := range []job{{name: taskOf("repair"), order: "1", replay: &of}, {name: taskOf("repair") + " dry run", replay: &dry}} {

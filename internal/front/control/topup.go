@@ -7,9 +7,9 @@ import (
 	"net/http"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 )
 
 func topUpOperation() operation {
@@ -20,8 +20,8 @@ func topUpOperation() operation {
 			"yet. A worker or the campaign's load writes them to Redis. The answer is the order as the ledger recorded it. " +
 			"The field `top_ups` of the campaign shows when the packets were in Redis. Sending the same order again changes " +
 			"nothing.",
-		action: access.TopUpCampaign, body: topUpBody{}, answer: app.TopUp{},
-		accepted: app.TopUp{},
+		action: access.TopUpCampaign, body: topUpBody{}, answer: campaigns.TopUp{},
+		accepted: campaigns.TopUp{},
 		codes: []string{"amount_not_integer_minor_units", "amount_out_of_range", "specification_invalid",
 			"specification_impossible", "funded_otherwise", "order_reused", "top_up_open", "campaign_lost", "conflict"},
 		do: topUp, inTransaction: true, after: dealTopUp,
@@ -42,14 +42,14 @@ func topUp(ctx context.Context, c *call) (any, error) {
 // campaign is loaded it answers 202, too, because the load adds these packets.
 func dealTopUp(ctx context.Context, c *call, answer any) (any, error) {
 	id := c.campaign
-	var ordered app.TopUp
+	var ordered campaigns.TopUp
 	if err := json.Unmarshal(answer.(json.RawMessage), &ordered); err != nil { //nolint:forcetypeassert // see change
 		return nil, err
 	}
 	name := fmt.Sprintf("top-up of %s, generation %d", id, ordered.Generation)
 	final, err := c.long(ctx, answer, &job{name: name,
-		do: func(ctx context.Context) (any, error) { return answer, c.app.DealTopUps(ctx, id) }})
-	if app.TopUpWaits(err) {
+		do: func(ctx context.Context) (any, error) { return answer, campaigns.Of(c.app).DealTopUps(ctx, id) }})
+	if campaigns.TopUpWaits(err) {
 		return later{answer}, nil
 	}
 	return final, err

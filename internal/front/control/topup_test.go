@@ -10,6 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/ops/apikeys"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 )
 
 // A treasurer adds packets over HTTP. A repeated request has no further effect, and a wrong expected total is
@@ -23,7 +25,7 @@ func TestTopUp(t *testing.T) {
 			d.campaign("rain-1", 10, 1_000)
 			const path = "/v1/campaigns/rain-1/top-ups"
 			const order = `{"id":"more","packets":5,"total":700,"expect":1000,"why":"it rains so well"}`
-			var added app.TopUp
+			var added campaigns.TopUp
 			key := func(r *http.Request) { r.Header.Set("Idempotency-Key", "once") }
 			for range 2 {
 				d.post("treasurer", path, order, key).OK(t, http.StatusOK, &added)
@@ -50,7 +52,7 @@ func TestTopUp(t *testing.T) {
 				r := d.post("treasurer", path, body)
 				require.Equal(t, http.StatusBadRequest, r.Status, r.Text)
 			}
-			var shown app.Shown
+			var shown campaigns.Shown
 			d.get("viewer", "/v1/campaigns/rain-1").OK(t, http.StatusOK, &shown)
 			require.EqualValues(t, 15, shown.Ledger.Packets)
 			require.EqualValues(t, 15, shown.Redis.Loaded)
@@ -71,7 +73,7 @@ func TestSpending(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	d.do(func(a *app.App) error {
-		k, err := a.CreateKey(t.Context(), access.Key{Role: access.RoleTreasurer,
+		k, err := apikeys.Of(a).CreateKey(t.Context(), access.Key{Role: access.RoleTreasurer,
 			Spending: access.Spending{Sponsors: []string{"acme"}, LargestTotal: 1_000}})
 		d.keys["bounded"] = k.Text
 		return err
@@ -125,11 +127,11 @@ func TestTopUpBeforeTheLoad(t *testing.T) {
 	d.post("treasurer", path, order).OK(t, http.StatusAccepted, nil)
 	d.post("operator", "/v1/campaigns/rain-2/load", "{}").OK(t, http.StatusOK, nil)
 	d.post("treasurer", path, order).OK(t, http.StatusOK, nil)
-	var shown app.Shown
+	var shown campaigns.Shown
 	d.get("viewer", "/v1/campaigns/rain-2").OK(t, http.StatusOK, &shown)
 	require.EqualValues(t, 7, shown.Redis.Loaded)
 
-	var ending app.Ending
+	var ending campaigns.Ending
 	d.post("treasurer", "/v1/campaigns/rain-2/close", `{"early":true}`).OK(t, http.StatusOK, &ending)
 	require.EqualValues(t, 7, ending.Closed.Left)
 	d.post("treasurer", path, `{"id":"late","packets":3,"total":70,"expect":170,"tiers":"10x1 30x2","why":"w"}`).

@@ -6,10 +6,10 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/find"
 )
 
 func userOperations() []operation {
@@ -19,7 +19,7 @@ func userOperations() []operation {
 			"quarantine, pending credits, and the archives that may name the user. It returns no coupon codes. The journal " +
 			"records each request, with the hash of the user's id. A page covers `limit` campaigns. To get the next page, " +
 			"send the value of the field `next` as the parameter `after`.",
-		action: access.ReadUser, answer: app.UserData{},
+		action: access.ReadUser, answer: find.UserData{},
 		params: []*huma.Param{
 			userParam("Id of the user. Required."),
 			param("after", "query", "The field `next` of the previous page.", web.CampaignID().Schema), limitParam(),

@@ -53,9 +53,8 @@ type Endpoint struct {
 	Created bool
 	// Accepted is a value of the type of the answer with status 202, or nil if there is none.
 	Accepted any
-	// Crowd means that many users call the endpoint within a second. For such an endpoint the server saves work: it
-	// shares one timer per connection, and sends an id only with problems. It also omits headers that have no effect on
-	// the answer to a POST. Only a POST may set Crowd.
+	// Crowd means that many users call the endpoint within a second. For such an endpoint the server saves work: it sends
+	// an id only with problems, and omits headers that have no effect on the answer to a POST. Only a POST may set Crowd.
 	Crowd bool
 	// Codes are the endpoint's error codes, without those that every endpoint can answer.
 	Codes []string
@@ -212,23 +211,13 @@ func (a *API) path(list []Endpoint) http.Handler {
 // without a lifetime (RFC 9110, 9.3.3), and browsers never load it as a script or a style.
 func (a *API) checked(w http.ResponseWriter, r *http.Request, crowd bool, do func(http.ResponseWriter, *http.Request) error) {
 	h := w.Header()
-	timer := requestTimerOf(r)
-	if timer != nil && timer.over() { // the previous request was overdue, but was still answered
-		h["Connection"] = closeIt
-		r, crowd = r.WithContext(context.WithoutCancel(r.Context())), false
-	}
 	if !crowd {
 		h[RequestID] = []string{newRequestID()}
 		h["Cache-Control"], h["X-Content-Type-Options"] = noStore, noSniff
 	}
-	if crowd && timer != nil {
-		timer.begin(a.AnswerTime)
-		defer timer.end()
-	} else {
-		ctx, cancel := context.WithTimeout(r.Context(), a.AnswerTime)
-		defer cancel()
-		r = r.WithContext(ctx)
-	}
+	ctx, cancel := context.WithTimeoutCause(r.Context(), a.AnswerTime, errOverdue)
+	defer cancel()
+	r = r.WithContext(ctx)
 	panicked := guard.Call(a.Log, func() error {
 		var err error
 		if a.Admit != nil {

@@ -11,8 +11,6 @@ import (
 	"net"
 	"net/http"
 	"path"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -70,7 +68,6 @@ type Server struct {
 	Ended  chan error
 	server *http.Server
 	at     net.Addr
-	open   sync.Map // net.Conn to *requestTimer
 }
 
 // Start starts a server on l that runs until Stop. The contexts of requests derive from ctx. The messages of
@@ -84,7 +81,6 @@ func Start(ctx context.Context, l net.Listener, h http.Handler, limits Limits, l
 		Protocols: protocols, ErrorLog: log.New(httpLog{Sampled(logger)}, "", 0),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}}
-	s.server.ConnContext, s.server.ConnState = s.opened, s.changed
 	go s.serve(l)
 	return s
 }
@@ -134,94 +130,11 @@ func (s *Server) Stop(most time.Duration, remedy string) error {
 	return err
 }
 
-// requestTimer cancels the context of a connection when the connection's request takes too long. A connection has one
-// request at a time, so one timer per connection is enough. The timer is not reset for each request. When it fires,
-// it checks when the running request is due. A context with its own deadline would cost each grab two more
-// microseconds.
-type requestTimer struct {
-	ctx    context.Context // the connection's
-	cancel context.CancelCauseFunc
-	opened time.Time
-	// due is when the running request is due, as the time since opened. It is none between requests, and missed
-	// after an overdue request.
-	due   atomic.Int64
-	timer *time.Timer
-	most  time.Duration // the time limit of a request; 0 before the first request, while the timer is stopped
-}
-
-const none, missed = 0, -1
-
-type requestTimerKey struct{}
-
-// errOverdue is the cause of a context that was canceled by a requestTimer.
+// errOverdue is the cause of the end of a request's context after API.AnswerTime.
 var errOverdue = errors.New("the request takes too long")
 
-func requestTimerOf(r *http.Request) *requestTimer {
-	p, _ := r.Context().Value(requestTimerKey{}).(*requestTimer)
-	return p
-}
-
-// begin sets when a request is due. most must be the same for all requests.
-func (p *requestTimer) begin(most time.Duration) {
-	p.due.Store(int64(time.Since(p.opened) + most))
-	if p.most == 0 {
-		p.most = most
-		p.timer.Reset(most)
-	}
-}
-
-func (p *requestTimer) end() {
-	if due := p.due.Load(); due != missed {
-		p.due.CompareAndSwap(due, none)
-	}
-}
-
-// checkDue runs when the timer fires. It cancels the context if the running request is overdue. Otherwise it resets
-// the timer to the time when that request is due. Without a running request it uses the time when a request that
-// begins now would be due.
-func (p *requestTimer) checkDue() {
-	if p.ctx.Err() != nil {
-		return
-	}
-	due, next := p.due.Load(), p.most
-	if due != none {
-		next = time.Duration(due) - time.Since(p.opened)
-	}
-	if next <= 0 && p.due.CompareAndSwap(due, missed) {
-		p.cancel(errOverdue)
-		return
-	}
-	p.timer.Reset(max(next, 0))
-}
-
-// over reports whether an earlier request of the connection was overdue. If so, the connection's context is
-// canceled, and the connection serves at most one more request.
-func (p *requestTimer) over() bool { return p.due.Load() == missed }
-
-// overdue reports whether a requestTimer has canceled the request's context.
+// overdue reports whether a request has taken too long.
 func overdue(r *http.Request) bool { return errors.Is(context.Cause(r.Context()), errOverdue) }
-
-// opened adds a requestTimer to the context of a new connection.
-func (s *Server) opened(ctx context.Context, c net.Conn) context.Context {
-	p := &requestTimer{opened: time.Now()}
-	p.ctx, p.cancel = context.WithCancelCause(ctx)
-	p.timer = time.AfterFunc(time.Hour, p.checkDue)
-	p.timer.Stop()
-	s.open.Store(c, p)
-	return context.WithValue(p.ctx, requestTimerKey{}, p)
-}
-
-// changed releases the requestTimer of a connection that was closed or hijacked.
-func (s *Server) changed(c net.Conn, now http.ConnState) {
-	if now != http.StateClosed && now != http.StateHijacked {
-		return
-	}
-	if open, ok := s.open.LoadAndDelete(c); ok {
-		p := open.(*requestTimer) //nolint:forcetypeassert // the map has only values of this type
-		p.cancel(nil)
-		p.timer.Stop()
-	}
-}
 
 // CleanPaths sends requests whose path is not clean to unknown. Otherwise http.ServeMux would redirect them before
 // the credentials are checked.

@@ -1,0 +1,10 @@
+// Package apikeys creates, lists, rotates and revokes API keys.
+package apikeys
+
+import "github.com/hongbao-project/hongbao/internal/app"
+
+// Keys has the operations of a deployment on API keys.
+type Keys struct{ app *app.App }
+
+// Of returns the operations of the App's deployment.
+func Of(a *app.App) Keys { return Keys{a} }

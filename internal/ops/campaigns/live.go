@@ -1,0 +1,76 @@
+package campaigns
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// ConsoleCampaign returns the ledger's data of a campaign.
+func ConsoleCampaign(c *ledger.StoredCampaign) model.Campaign {
+	s := &c.Spec
+	out := model.Campaign{ID: s.ID, Name: s.Name, Kind: string(s.Kind), Currency: s.Currency, State: "created",
+		From: s.From, To: s.To, Packets: c.Packets, Granted: c.Grants, Funded: c.Funded, Paid: c.Granted,
+		Refunded: c.Refunded, GrantedSum: c.Granted}
+	if c.State == ledger.StateRefunded {
+		out.State = "refunded"
+	}
+	return out
+}
+
+// AddRedis adds the data of Redis, or a note that Redis did not answer.
+func (a Campaigns) AddRedis(ctx context.Context, c *model.Campaign) {
+	err := a.readRedis(ctx, c)
+	switch {
+	case errors.Is(err, store.ErrFrozen), errors.Is(err, store.ErrLost):
+		c.State, c.Note = "frozen", fmt.Sprintf("Grabs are refused: %v", err)
+	case err != nil:
+		c.State, c.Note = model.Unread, fmt.Sprintf("Redis could not return the state of campaign %s: %v", c.ID, err)
+	}
+}
+
+func (a Campaigns) readRedis(ctx context.Context, c *model.Campaign) error {
+	w, err := a.app.Store().Campaign(c.ID).Window(ctx)
+	if errors.Is(err, store.ErrNotInRedis) {
+		if c.State == "refunded" { // the campaign has left Redis
+			return nil
+		}
+		if err := a.app.Store().Home(c.ID).Belongs(ctx); err != nil {
+			return fmt.Errorf("campaign %s: %w", c.ID, err)
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	st, there, err := a.app.Store().Campaign(c.ID).Status(ctx)
+	if err != nil || !there {
+		return err
+	}
+	c.InRedis, c.Packets, c.Granted, c.Left = true, st.Packets, st.Granted, st.Left
+	c.GrantedSum, c.LeftSum = st.GrantedAmount, st.LeftAmount
+	if p := st.Pause; p != nil {
+		c.Paused = fmt.Sprintf("Paused by %s at %s: %s", p.By, p.At.Format(time.DateTime+" UTC"),
+			cmp.Or(p.Why, "no reason was given"))
+	}
+	for _, p := range st.Places {
+		c.Places = append(c.Places, model.Place{Shard: p.Shard, State: p.State, Packets: p.Loaded, Granted: p.Granted,
+			Left: p.Left})
+	}
+	if len(st.Places) > 0 && st.State == store.StateOpen { // at least one shard is open; the home may be paused or closed
+		w.State = store.StateOpen
+	}
+	if c.State = w.Status(); w.State == store.StateLoading || w.State == store.StateClosed || w.State == store.StateRefunded {
+		c.State = w.State
+	}
+	c.CanResume = w.State == store.StatePaused
+	c.CanPause = w.State == store.StateOpen && c.State != string(hongbao.OutcomeEnded)
+	return nil
+}

@@ -1,0 +1,10 @@
+// Package losses shows what Redis has lost, opens shards again, and decides about withheld packets.
+package losses
+
+import "github.com/hongbao-project/hongbao/internal/app"
+
+// Losses has the operations of a deployment on losses.
+type Losses struct{ app *app.App }
+
+// Of returns the operations of the App's deployment.
+func Of(a *app.App) Losses { return Losses{a} }
