@@ -239,8 +239,7 @@ func (e explainer) parts(s *find.TrailStep, g *find.TrailGrant) (list []part) {
 		case x.Sink != configs.SinkKafka:
 			list = append(list, e.posted(x))
 		case s.Topic != nil:
-			list = append(list, part{WhyDelivered, announced, WhyStep{nil, announced,
-				fmt.Sprintf("partition %d, offset %d", s.Topic.Partition, s.Topic.Offset)}})
+			list = append(list, e.announced(s.Topic, g))
 		default:
 			list = append(list, e.unannounced(x))
 		}
@@ -251,19 +250,29 @@ func (e explainer) parts(s *find.TrailStep, g *find.TrailGrant) (list []part) {
 // paid is the payment that the ledger has booked.
 func (e explainer) paid(s *find.TrailStep, g *find.TrailGrant) part {
 	p := part{WhyDelivered, paid, WhyStep{s.Paid, paid, "booked in the ledger"}}
-	if s.Paid == nil {
-		return p
-	}
-	switch late := s.Paid.Sub(g.Time); {
-	case late < 0: // the clocks of Redis and of the ledger differ
-	case late < 50*time.Millisecond:
-		p.clause += " at once"
-	case late < time.Minute:
-		p.clause += fmt.Sprintf(" %.1f s later", late.Seconds())
-	default:
-		p.clause += " at " + e.day(*s.Paid)
+	if s.Paid != nil {
+		p.clause += e.after(g.Time, *s.Paid)
 	}
 	return p
+}
+
+// announced says when the topic got the record of a grant.
+func (e explainer) announced(at *find.TrailRecord, g *find.TrailGrant) part {
+	return part{WhyDelivered, announced + e.after(g.Time, at.Time), WhyStep{&at.Time, announced,
+		fmt.Sprintf("partition %d, offset %d", at.Partition, at.Offset)}}
+}
+
+// after says how long after a grant something happened.
+func (e explainer) after(granted, at time.Time) string {
+	switch late := at.Sub(granted); {
+	case late < 0: // the clocks differ
+		return ""
+	case late < 50*time.Millisecond:
+		return " at once"
+	case late < time.Minute:
+		return fmt.Sprintf(" %.1f s later", late.Seconds())
+	}
+	return " at " + e.day(at)
 }
 
 // unpaid says why the ledger has not booked a grant.

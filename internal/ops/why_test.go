@@ -32,7 +32,7 @@ func pay(s *find.TrailStep, late time.Duration) {
 }
 
 func publish(s *find.TrailStep) {
-	s.Topic, s.Sinks[1].Finished = &find.TrailRecord{Partition: 1, Offset: 4}, true
+	s.Topic, s.Sinks[1].Finished = &find.TrailRecord{Partition: 1, Offset: 4, Time: granted.Add(1200 * time.Millisecond)}, true
 }
 
 // grantCases have the sentence of a grant in each state.
@@ -41,15 +41,15 @@ var grantCases = []struct {
 	says   string
 	change func(t *find.Trail, s *find.TrailStep)
 }{
-	{WhyDelivered, "paid 0.2 s later, announced.", func(_ *find.Trail, s *find.TrailStep) {
+	{WhyDelivered, "paid 0.2 s later, announced 1.2 s later.", func(_ *find.Trail, s *find.TrailStep) {
 		pay(s, 200*time.Millisecond)
 		publish(s)
 	}},
-	{WhyDelivered, "paid at 2026-02-17 20:05:03 (Asia/Shanghai), announced.", func(_ *find.Trail, s *find.TrailStep) {
+	{WhyDelivered, "paid at 2026-02-17 20:05:03 (Asia/Shanghai), announced 1.2 s later.", func(_ *find.Trail, s *find.TrailStep) {
 		pay(s, 5*time.Minute)
 		publish(s)
 	}},
-	{WhyDelivered, "paid, announced.", func(_ *find.Trail, s *find.TrailStep) { // the clocks differ
+	{WhyDelivered, "paid, announced 1.2 s later.", func(_ *find.Trail, s *find.TrailStep) { // the clocks differ
 		pay(s, -time.Second)
 		publish(s)
 	}},
@@ -65,7 +65,7 @@ var grantCases = []struct {
 		func(_ *find.Trail, s *find.TrailStep) {
 			s.Sinks[0].State, s.Sinks[1].State = deliveries.SinkWorking, deliveries.SinkNoWorker
 		}},
-	{WhyWaiting, "not paid yet: sink balance is paused by ann: audit, announced.", func(_ *find.Trail, s *find.TrailStep) {
+	{WhyWaiting, "not paid yet: sink balance is paused by ann: audit, announced 1.2 s later.", func(_ *find.Trail, s *find.TrailStep) {
 		publish(s)
 		s.Sinks[0].TrailWait = find.TrailWait{State: deliveries.SinkPaused, Why: "paused by ann: audit"}
 	}},
@@ -79,7 +79,7 @@ var grantCases = []struct {
 		s.Sinks[1].State = deliveries.SinkWorking
 		t.Unread = append(t.Unread, find.Unread{Where: "topic", Why: "connection refused"})
 	}},
-	{WhyUnknown, "perhaps paid: the ledger could not be asked, and grants have waited since 20:01:03, announced.",
+	{WhyUnknown, "perhaps paid: the ledger could not be asked, and grants have waited since 20:01:03, announced 1.2 s later.",
 		func(t *find.Trail, s *find.TrailStep) {
 			publish(s)
 			since := granted.Add(time.Minute)
@@ -93,16 +93,16 @@ var grantCases = []struct {
 			s.Sinks[1].TrailWait = find.TrailWait{State: deliveries.SinkBehind, Why: "a grant has waited for 4m: its target is down", Since: &since}
 			t.Unread = append(t.Unread, find.Unread{Where: "topic", Why: "connection refused"})
 		}},
-	{WhyWaiting, "not paid yet: the balance system was asked, and its answer is not known yet, announced.",
+	{WhyWaiting, "not paid yet: the balance system was asked, and its answer is not known yet, announced 1.2 s later.",
 		func(_ *find.Trail, s *find.TrailStep) {
 			publish(s)
 			s.Asking = "w1"
 		}},
-	{WhyPerson, "not paid: it is a dead letter: the account is closed, announced.", func(_ *find.Trail, s *find.TrailStep) {
+	{WhyPerson, "not paid: it is a dead letter: the account is closed, announced 1.2 s later.", func(_ *find.Trail, s *find.TrailStep) {
 		publish(s)
 		s.Sinks[0].Finished, s.Sinks[0].Letter, s.Sinks[0].Reason = true, "balance/0/1-1", "the account is closed"
 	}},
-	{WhyGivenUp, "not paid: its dead letter was dropped by ann: refused, announced.", func(_ *find.Trail, s *find.TrailStep) {
+	{WhyGivenUp, "not paid: its dead letter was dropped by ann: refused, announced 1.2 s later.", func(_ *find.Trail, s *find.TrailStep) {
 		publish(s)
 		s.Sinks[0].Finished, s.Sinks[0].Dropped = true, "ann: refused"
 	}},
@@ -110,20 +110,20 @@ var grantCases = []struct {
 		pay(s, 200*time.Millisecond)
 		s.Sinks[1].NotOwed = true
 	}},
-	{WhyPerson, "not paid: it is in quarantine: amount not planned, announced.", func(_ *find.Trail, s *find.TrailStep) {
+	{WhyPerson, "not paid: it is in quarantine: amount not planned, announced 1.2 s later.", func(_ *find.Trail, s *find.TrailStep) {
 		publish(s)
 		s.Sinks[0].Finished, s.Quarantine = true, &find.TrailQuarantine{ID: 7, Reason: "amount_not_planned"}
 	}},
-	{WhyGivenUp, "not paid: ann decided in quarantine 7: void: forged, announced.", func(_ *find.Trail, s *find.TrailStep) {
+	{WhyGivenUp, "not paid: ann decided in quarantine 7: void: forged, announced 1.2 s later.", func(_ *find.Trail, s *find.TrailStep) {
 		publish(s)
 		s.Sinks[0].Finished = true
 		s.Quarantine = &find.TrailQuarantine{ID: 7, ResolvedBy: "ann", Resolution: "void: forged"}
 	}},
-	{WhyPerson, "not paid: although sink balance has finished it, announced.", func(_ *find.Trail, s *find.TrailStep) {
+	{WhyPerson, "not paid: although sink balance has finished it, announced 1.2 s later.", func(_ *find.Trail, s *find.TrailStep) {
 		publish(s)
 		s.Sinks[0].Finished = true
 	}},
-	{WhyUnknown, "perhaps paid: the ledger could not be asked, announced.", func(t *find.Trail, s *find.TrailStep) {
+	{WhyUnknown, "perhaps paid: the ledger could not be asked, announced 1.2 s later.", func(t *find.Trail, s *find.TrailStep) {
 		publish(s)
 		s.Sinks[0].Finished = true
 		t.Unread = append(t.Unread, find.Unread{Where: "ledger", Why: "connection refused"})
@@ -144,31 +144,31 @@ var grantCases = []struct {
 		s.Receipt, s.Sinks = nil, nil
 		t.Unread = append(t.Unread, find.Unread{Where: "redis", Why: "connection refused"})
 	}},
-	{WhyDelivered, "paid 0.2 s later, announced, posted to crm.", func(_ *find.Trail, s *find.TrailStep) {
+	{WhyDelivered, "paid 0.2 s later, announced 1.2 s later, posted to crm.", func(_ *find.Trail, s *find.TrailStep) {
 		pay(s, 200*time.Millisecond)
 		publish(s)
 		s.Sinks = append(s.Sinks, find.TrailSink{Sink: "crm", Finished: true})
 	}},
-	{WhyWaiting, "paid 0.2 s later, announced, not posted to crm yet: at sink crm a grant has waited for 4m.",
+	{WhyWaiting, "paid 0.2 s later, announced 1.2 s later, not posted to crm yet: at sink crm a grant has waited for 4m.",
 		func(_ *find.Trail, s *find.TrailStep) {
 			pay(s, 200*time.Millisecond)
 			publish(s)
 			s.Sinks = append(s.Sinks, find.TrailSink{Sink: "crm", TrailWait: find.TrailWait{State: deliveries.SinkBehind, Why: "a grant has waited for 4m"}})
 		}},
-	{WhyPerson, "paid 0.2 s later, announced, not posted to crm: it is a dead letter: 422.",
+	{WhyPerson, "paid 0.2 s later, announced 1.2 s later, not posted to crm: it is a dead letter: 422.",
 		func(_ *find.Trail, s *find.TrailStep) {
 			pay(s, 200*time.Millisecond)
 			publish(s)
 			s.Sinks = append(s.Sinks, find.TrailSink{Sink: "crm", Finished: true, Letter: "crm/0/1-1", Reason: "422"})
 		}},
-	{WhyUnknown, "paid 0.2 s later, announced, perhaps posted to crm: Redis' dead letters could not be asked.",
+	{WhyUnknown, "paid 0.2 s later, announced 1.2 s later, perhaps posted to crm: Redis' dead letters could not be asked.",
 		func(t *find.Trail, s *find.TrailStep) {
 			pay(s, 200*time.Millisecond)
 			publish(s)
 			s.Sinks = append(s.Sinks, find.TrailSink{Sink: "crm", Finished: true})
 			t.Unread = append(t.Unread, find.Unread{Where: "redis", Why: "x"})
 		}},
-	{WhyDelivered, "paid 0.2 s later, announced. u1 is at the limit of 1 packet: further grabs are refused.",
+	{WhyDelivered, "paid 0.2 s later, announced 1.2 s later. u1 is at the limit of 1 packet: further grabs are refused.",
 		func(t *find.Trail, s *find.TrailStep) {
 			pay(s, 200*time.Millisecond)
 			publish(s)

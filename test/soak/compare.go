@@ -98,7 +98,7 @@ func (s *soak) count(ctx context.Context, name string) (*tally, error) {
 	}
 	defer log.Close()
 	t := newTally(s.campaigns)
-	report, err := log.Scan(ctx, nil, func(_ int, _ int64, e topic.Event) error {
+	report, err := log.Scan(ctx, nil, func(_ publish.Position, e topic.Event) error {
 		t.add(&e.Grant)
 		return nil
 	})

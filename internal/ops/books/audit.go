@@ -288,9 +288,8 @@ func (t auditedTopic) Each(ctx context.Context, bases []ledger.TopicBase,
 	for _, b := range bases {
 		from = append(from, b.First)
 	}
-	r, err := t.Scan(ctx, from, func(partition int, offset int64,
-		e topic.Event) error {
-		return fn(partition, offset, e.Grant)
+	r, err := t.Scan(ctx, from, func(at publish.Position, e topic.Event) error {
+		return fn(at.Partition, at.Offset, e.Grant)
 	})
 	return audit.TopicScan{Since: r.Since, Next: r.Next, Foreign: r.Foreign, Malformed: r.Malformed, FirstMalformed: r.FirstMalformed},
 		err

@@ -202,7 +202,7 @@ func readTopic(ctx context.Context, l *publish.Log, since time.Time, has func(*h
 	if err != nil {
 		return err
 	}
-	_, err = l.Scan(ctx, from, func(_ int, _ int64, e topic.Event) error {
+	_, err = l.Scan(ctx, from, func(_ publish.Position, e topic.Event) error {
 		has(&e.Grant)
 		return nil
 	})

@@ -81,7 +81,7 @@ func (a Deliveries) quarantined(ctx context.Context) (map[win]bool, error) {
 
 // compareTopic reads the topic, and records in lost which grants the topic has.
 func compareTopic(ctx context.Context, lost *replay.Lost, l *publish.Log, shards int) error {
-	scan, err := l.Scan(ctx, nil, func(_ int, _ int64, e topic.Event) error {
+	scan, err := l.Scan(ctx, nil, func(_ publish.Position, e topic.Event) error {
 		lost.Has(&e.Grant)
 		return nil
 	})

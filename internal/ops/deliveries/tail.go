@@ -105,9 +105,9 @@ func (t *tailing) turn(ctx context.Context, from []int64, lines chan<- Tailed) (
 
 // read calls fn for the grants of the selected campaigns, in one goroutine per partition.
 func (t *tailing) read(ctx context.Context, from []int64, fn func(l *Tailed)) ([]int64, error) {
-	r, err := t.topic.Scan(ctx, from, func(partition int, offset int64, e topic.Event) error {
+	r, err := t.topic.Scan(ctx, from, func(at publish.Position, e topic.Event) error {
 		if g := &e.Grant; len(t.Campaigns) == 0 || slices.Contains(t.Campaigns, g.Campaign) {
-			fn(&Tailed{partition, offset, g.EventID(), g.Campaign, g.Packet, g.User, g.Amount, g.Currency, g.Time.UTC(),
+			fn(&Tailed{at.Partition, at.Offset, g.EventID(), g.Campaign, g.Packet, g.User, g.Amount, g.Currency, g.Time.UTC(),
 				g.RequestID, g.Code})
 		}
 		return nil

@@ -67,8 +67,9 @@ type TrailEntry struct {
 
 // TrailRecord is the record in the topic that has the grant.
 type TrailRecord struct {
-	Partition int   `json:"partition" doc:"Number of the partition in the topic."`
-	Offset    int64 `json:"offset" doc:"Offset of the record in the partition. If there are several copies: offset of the first copy that was found."`
+	Partition int       `json:"partition" doc:"Number of the partition in the topic."`
+	Offset    int64     `json:"offset" doc:"Offset of the record in the partition. If there are several copies: offset of the first copy that was found."`
+	Time      time.Time `json:"time" doc:"Time of the record: when a worker sent it. A topic that sets the times itself has the time at which the broker got it."`
 }
 
 // TrailSink says whether a sink has finished a grant: whether it settled or published the grant, or made it a dead
@@ -330,11 +331,11 @@ func (t *trailSearch) topic(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = l.Scan(ctx, from, func(partition int, offset int64, e topic.Event) error {
+	_, err = l.Scan(ctx, from, func(at publish.Position, e topic.Event) error {
 		if e.Grant.Campaign != t.q.Campaign {
 			return nil
 		}
-		return wanted.see(e.Grant.EventID(), TrailRecord{partition, offset})
+		return wanted.see(e.Grant.EventID(), TrailRecord{at.Partition, at.Offset, at.Time.UTC()})
 	})
 	switch {
 	case errors.Is(err, errSeen):

@@ -75,10 +75,10 @@ func TestTrailCountsNoCopies(t *testing.T) {
 	t.Parallel()
 	a, b := &trailed{}, &trailed{}
 	s := sightings{of: map[string]*trailed{"a": a, "b": b}}
-	require.NoError(t, s.see("a", TrailRecord{0, 1}))
-	require.NoError(t, s.see("a", TrailRecord{0, 2}))
-	require.NoError(t, s.see("other", TrailRecord{0, 3}))
-	require.ErrorIs(t, s.see("b", TrailRecord{1, 1}), errSeen)
-	require.Equal(t, &TrailRecord{0, 1}, a.Topic, "the first")
-	require.Equal(t, &TrailRecord{1, 1}, b.Topic)
+	require.NoError(t, s.see("a", TrailRecord{Partition: 0, Offset: 1}))
+	require.NoError(t, s.see("a", TrailRecord{Partition: 0, Offset: 2}))
+	require.NoError(t, s.see("other", TrailRecord{Partition: 0, Offset: 3}))
+	require.ErrorIs(t, s.see("b", TrailRecord{Partition: 1, Offset: 1}), errSeen)
+	require.Equal(t, &TrailRecord{Partition: 0, Offset: 1}, a.Topic, "the first")
+	require.Equal(t, &TrailRecord{Partition: 1, Offset: 1}, b.Topic)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/turn"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/sinks/publish"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
@@ -55,7 +56,7 @@ func (a Payments) Unpaid(ctx context.Context, since time.Time, wanted func(*hong
 		return nil, app.OfTopic(err)
 	}
 	s := &unpaidSearch{ledger: a.app.Ledger(), found: map[string]*Unpaid{}}
-	_, err = l.Scan(ctx, from, func(_ int, _ int64, e topic.Event) error {
+	_, err = l.Scan(ctx, from, func(_ publish.Position, e topic.Event) error {
 		if !wanted(&e.Grant) {
 			return nil
 		}

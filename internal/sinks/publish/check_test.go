@@ -180,8 +180,8 @@ func TestAddedPartitionsAreAWarning(t *testing.T) {
 	require.Nil(t, again.Handle(t.Context(), testkit.Batch(b.store.grants(3, 2, decided))))
 	for partition, events := range map[int]int64{0: 0, 1: 4} {
 		n := int64(0)
-		_, err = again.Scan(t.Context(), nil, func(at int, _ int64, _ topic.Event) error {
-			if at == partition {
+		_, err = again.Scan(t.Context(), nil, func(at Position, _ topic.Event) error {
+			if at.Partition == partition {
 				n++
 			}
 			return nil

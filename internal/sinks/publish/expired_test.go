@@ -39,11 +39,11 @@ func TestScanTellsSinceWhenTheLogIsWhole(t *testing.T) {
 	b := setup(t)
 	p, _ := b.worker(t)
 	since := func() []time.Time {
-		report, err := p.Scan(t.Context(), nil, func(int, int64, topic.Event) error { return nil })
+		report, err := p.Scan(t.Context(), nil, func(Position, topic.Event) error { return nil })
 		require.NoError(t, err)
 		require.Len(t, report.Since, b.cfg.Partitions)
 		require.Zero(t, report.Since[1], "no record of the other partition has expired")
-		later, err := p.Scan(t.Context(), report.Next, func(int, int64, topic.Event) error {
+		later, err := p.Scan(t.Context(), report.Next, func(Position, topic.Event) error {
 			return errors.New("there is nothing to read")
 		})
 		require.NoError(t, err)
@@ -110,7 +110,7 @@ func TestScanOfALogThatBeginsWithABatchSentAgain(t *testing.T) {
 	require.Nil(t, fresh.Handle(t.Context(), testkit.Batch(g[many+10:])))
 	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, bounds.end))
 
-	report, err := old.Scan(t.Context(), nil, func(int, int64, topic.Event) error { return nil })
+	report, err := old.Scan(t.Context(), nil, func(Position, topic.Event) error { return nil })
 	require.NoError(t, err)
 	require.EqualValues(t, many+10, report.Events)
 	require.Equal(t, last.Add(stream.ClockSkew), report.Since[0].Local())

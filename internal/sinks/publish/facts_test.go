@@ -59,7 +59,7 @@ func published(t *testing.T, p *Publisher) map[string]hongbao.Grant {
 	t.Helper()
 	var mu sync.Mutex
 	out := map[string]hongbao.Grant{}
-	r, err := p.Scan(t.Context(), nil, func(_ int, _ int64, e topic.Event) error {
+	r, err := p.Scan(t.Context(), nil, func(_ Position, e topic.Event) error {
 		mu.Lock()
 		defer mu.Unlock()
 		out[e.Grant.EventID()] = e.Grant

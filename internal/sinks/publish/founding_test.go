@@ -129,7 +129,7 @@ func TestLookingBackPassesOverAnotherFounding(t *testing.T) {
 	require.Nil(t, p.Handle(t.Context(), testkit.Batch(g)))
 	require.Zero(t, p.Stats().FoundInLog)
 	require.EqualValues(t, 1, p.Stats().LetGo)
-	report, err := p.Scan(t.Context(), nil, func(int, int64, topic.Event) error { return nil })
+	report, err := p.Scan(t.Context(), nil, func(Position, topic.Event) error { return nil })
 	require.NoError(t, err)
 	require.EqualValues(t, 3+1+20, report.Events)
 	require.EqualValues(t, 20+1, report.Foreign, "the other deployment's grants and the fence record of its session")
@@ -150,7 +150,7 @@ func TestReadingPassesOverAnotherFounding(t *testing.T) {
 		p                        *Publisher
 		events, foreign, highest int64
 	}{{ours, 20, 50 + 1, 20}, {unknown, 70, 0, 50}} {
-		report, err := c.p.Scan(t.Context(), nil, func(int, int64, topic.Event) error { return nil })
+		report, err := c.p.Scan(t.Context(), nil, func(Position, topic.Event) error { return nil })
 		require.NoError(t, err)
 		require.Equal(t, c.events, report.Events)
 		require.Equal(t, c.foreign, report.Foreign)

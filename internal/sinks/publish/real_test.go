@@ -180,7 +180,7 @@ func TestASlowFetchEndsNoScan(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(log.Close)
 	scan := func() (ScanReport, error) {
-		return log.Scan(t.Context(), nil, func(int, int64, topic.Event) error { return nil })
+		return log.Scan(t.Context(), nil, func(Position, topic.Event) error { return nil })
 	}
 	broker.Proxy.SwallowAnswers(1000, isFetch)
 	back := time.AfterFunc(cfg.AttemptTime*7/2, func() { broker.Proxy.SwallowAnswers(0, nil) })
@@ -288,7 +288,7 @@ func TestKafkaScanIsQuick(t *testing.T) {
 	}
 	pushed := time.Since(start)
 	start = time.Now()
-	report, err := p.Scan(ctx, nil, func(int, int64, topic.Event) error { return nil })
+	report, err := p.Scan(ctx, nil, func(Position, topic.Event) error { return nil })
 	require.NoError(t, err)
 	require.EqualValues(t, n, report.Events)
 	t.Logf("%d grants pushed in %v, scanned in %v", n, pushed, time.Since(start))

@@ -56,12 +56,19 @@ type ScanReport struct {
 	Next []int64
 }
 
+// Position is a record's place in the topic, and its time: when a worker first sent it.
+type Position struct {
+	Partition int
+	Offset    int64
+	Time      time.Time
+}
+
 // Scan reads the topic and passes every event of this deployment to fn. from has the first offset for each partition;
 // nil means the start of the log. Scan stops at the end that each partition had when the scan started. One goroutine
 // per partition calls fn, in order of the offsets. An error of fn ends the scan. Records that are not grants of this
 // deployment are counted and skipped.
 func (l *Log) Scan(ctx context.Context, from []int64,
-	fn func(partition int, offset int64, e topic.Event) error) (ScanReport, error) {
+	fn func(at Position, e topic.Event) error) (ScanReport, error) {
 	if from != nil && len(from) != l.cfg.Partitions {
 		return ScanReport{}, fmt.Errorf("scanning topic %s: got %d offsets for %d partitions", l.cfg.Topic, len(from),
 			l.cfg.Partitions)
@@ -114,7 +121,7 @@ type partitionScan struct {
 	l         *Log
 	partition int
 	from      int64
-	fn        func(partition int, offset int64, e topic.Event) error
+	fn        func(at Position, e topic.Event) error
 	report    ScanReport
 	start     int64 // first offset of the log
 	next      int64
@@ -222,7 +229,7 @@ func (s *partitionScan) one(r *record) error {
 	}
 	s.report.Events++
 	s.first(r)
-	return s.fn(s.partition, r.offset, e)
+	return s.fn(Position{s.partition, r.offset, r.time}, e)
 }
 
 // firstEvents and firstBatches are how many events at the start of a log, of how many batches, give since. Fewer would

@@ -2,9 +2,11 @@ package publish
 
 import (
 	"errors"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -30,9 +32,10 @@ func TestScanCountsWhatIsNotOurs(t *testing.T) {
 	writeBroken(t, b, headers[:8], g[0].User, value) // the last header is missing
 
 	var seen []hongbao.Grant
-	report, err := p.Scan(t.Context(), nil, func(partition int, offset int64, e topic.Event) error {
-		require.Zero(t, partition)
-		require.EqualValues(t, 1+len(seen), offset, "offset 0 has the session's own record")
+	report, err := p.Scan(t.Context(), nil, func(at Position, e topic.Event) error {
+		require.Zero(t, at.Partition)
+		require.WithinDuration(t, time.Now(), at.Time, time.Minute)
+		require.EqualValues(t, 1+len(seen), at.Offset, "offset 0 has the session's own record")
 		seen = append(seen, e.Grant)
 		return nil
 	})
@@ -47,13 +50,13 @@ func TestScanCountsWhatIsNotOurs(t *testing.T) {
 	require.Equal(t, g, seen)
 
 	again, err := p.Scan(t.Context(), report.Next,
-		func(int, int64, topic.Event) error { return errors.New("not reached") })
+		func(Position, topic.Event) error { return errors.New("not reached") })
 	require.NoError(t, err)
 	require.Zero(t, again.Events+again.Foreign+again.Malformed)
 	more := b.store.grants(0, 2, decided)
 	require.Nil(t, p.Handle(t.Context(), testkit.Batch(more)))
 	var n atomic.Int64
-	_, err = p.Scan(t.Context(), report.Next, func(int, int64, topic.Event) error { n.Add(1); return nil })
+	_, err = p.Scan(t.Context(), report.Next, func(Position, topic.Event) error { n.Add(1); return nil })
 	require.NoError(t, err)
 	require.EqualValues(t, 2, n.Load())
 }
@@ -76,7 +79,7 @@ func TestScanHaltsOutsideTheLog(t *testing.T) {
 	b := setup(t)
 	p, _ := b.worker(t)
 	require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 10, decided))))
-	fn := func(int, int64, topic.Event) error { return nil }
+	fn := func(Position, topic.Event) error { return nil }
 	_, err := p.Scan(t.Context(), []int64{12, 0}, fn)
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "beyond the end: %v", err)
 	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, 6))
@@ -96,7 +99,7 @@ func TestScanEndsWithTheErrorOfItsReader(t *testing.T) {
 	require.Nil(t, p.Handle(t.Context(), testkit.Batch(b.store.grants(0, 10, decided))))
 	enough := errors.New("enough")
 	n := 0
-	_, err := p.Scan(t.Context(), nil, func(int, int64, topic.Event) error {
+	_, err := p.Scan(t.Context(), nil, func(Position, topic.Event) error {
 		if n++; n == 3 {
 			return enough
 		}
