@@ -132,7 +132,11 @@ func loadCmd() *cobra.Command {
 					return err
 				}
 				return printAnswer(cmd, out, func(w io.Writer) error {
-					_, err := fmt.Fprintf(w, "campaign %s loaded: %d packets, grabs from %s to %s\n", out.Campaign, out.Packets,
+					how := "loaded"
+					if out.Already {
+						how = "was loaded already"
+					}
+					_, err := fmt.Fprintf(w, "campaign %s %s: %d packets, grabs from %s to %s\n", out.Campaign, how, out.Packets,
 						out.From.Format(time.RFC3339), out.To.Format(time.RFC3339))
 					return err
 				})
@@ -169,6 +173,14 @@ func stateCmd(name, short string,
 					return err
 				}
 				return printAnswer(cmd, out, func(w io.Writer) error {
+					p := out.Pause
+					switch {
+					case !out.Changed && p != nil:
+						return writeKept(w, "campaign "+out.Campaign, "", p.By, p.Why, p.At)
+					case !out.Changed:
+						_, err := fmt.Fprintf(w, "campaign %s is %s already: nothing was changed\n", out.Campaign, out.State)
+						return err
+					}
 					_, err := fmt.Fprintf(w, "campaign %s is %s\n", out.Campaign, out.State)
 					return err
 				})

@@ -254,17 +254,20 @@ func TestPauseResumeShowList(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	d.campaign("rain", 10, 1000)
-	for range 2 {
-		require.Equal(t, "campaign rain is paused\n", d.ok("campaign", "pause", "rain", "--why", "test"))
-		require.Equal(t, "paused\n", d.ok("grab", "rain", "u"))
-	}
+	require.Equal(t, "campaign rain is paused\n", d.ok("campaign", "pause", "rain", "--why", "test"))
+	require.Equal(t, "paused\n", d.ok("grab", "rain", "u"))
+	require.Regexp(t, `^campaign rain was paused already, by "cli:\S+" since 20\S+Z: "test"\n`+
+		`Nothing was changed: that pause stays. The journal has your reason, too.\n$`,
+		d.ok("campaign", "pause", "rain", "--why", "lunch"))
+	require.Equal(t, "paused\n", d.ok("grab", "rain", "u"))
 	pause := d.show("rain").Redis.Pause
 	require.Contains(t, pause.By, "cli:")
 	require.Equal(t, "test", pause.Why)
 	require.WithinDuration(t, time.Now(), pause.At, time.Minute)
-	for range 2 {
-		require.Equal(t, "campaign rain is open\n", d.ok("campaign", "resume", "rain", "--why", "test"))
-	}
+	require.Equal(t, "campaign rain is open\n", d.ok("campaign", "resume", "rain", "--why", "test"))
+	require.Equal(t, "campaign rain is open already: nothing was changed\n", d.ok("campaign", "resume", "rain", "--why", "sure"))
+	require.Contains(t, d.ok("journal", "--limit", "1", "--json"), `"why":"sure"`)
+	require.Contains(t, d.ok("campaign", "load", "rain"), "campaign rain was loaded already: 10 packets, grabs from ")
 	require.Contains(t, d.ok("grab", "rain", "u"), "granted\n")
 	s := d.show("rain")
 	require.Equal(t, hongbao.Amount(1000), s.Ledger.Funded)

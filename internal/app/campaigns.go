@@ -305,6 +305,16 @@ func (a *App) turn(ctx context.Context, action access.Action, id, why string,
 	})
 }
 
+// InRedis returns the state of a campaign in Redis, which needs no ledger. It returns nil if Redis does not have the
+// campaign, or can't be read.
+func (a *App) InRedis(ctx context.Context, id string) *store.Status {
+	status, found, err := a.store.Campaign(id).Status(ctx)
+	if err != nil || !found {
+		return nil
+	}
+	return &status
+}
+
 // Show returns the state of a campaign in the ledger and in Redis.
 func (a *App) Show(ctx context.Context, id string) (out Shown, err error) {
 	c, added, err := a.campaignWithTopUps(ctx, id)
