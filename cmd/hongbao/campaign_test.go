@@ -93,7 +93,7 @@ func TestLostCampaignIsNotLoadedAgain(t *testing.T) {
 	d.refused(1, []string{"campaign", "load", "rain"}, "has paid 1 of its packets", "nothing was loaded",
 		"append-only file")
 	require.Nil(t, d.show("rain").Redis)
-	require.Contains(t, d.ok("grab", "rain", "v"), "unknown_campaign")
+	require.Equal(t, "unknown_campaign\n", d.refused(2, []string{"grab", "rain", "v"}, "`hongbao campaign list`").out)
 }
 
 // If several processes create the same campaign at once, only one seed is drawn.
@@ -268,6 +268,7 @@ func TestPauseResumeShowList(t *testing.T) {
 	require.Equal(t, "campaign rain is open already: nothing was changed\n", d.ok("campaign", "resume", "rain", "--why", "sure"))
 	require.Contains(t, d.ok("journal", "--limit", "1", "--json"), `"why":"sure"`)
 	require.Contains(t, d.ok("campaign", "load", "rain"), "campaign rain was loaded already: 10 packets, grabs from ")
+	d.refused(2, []string{"grab", "rian", "u"}, "campaign rian is not in Redis: check the id", "`hongbao campaign list`")
 	require.Contains(t, d.ok("grab", "rain", "u"), "granted\n")
 	s := d.show("rain")
 	require.Equal(t, hongbao.Amount(1000), s.Ledger.Funded)
@@ -333,7 +334,7 @@ func TestGrabOutcomes(t *testing.T) {
 	require.Equal(t, first.Receipts, again.Receipts)
 	require.Contains(t, d.ok("grab", "rain", "u2"), "granted\npacket ")
 	require.Equal(t, "sold_out\n", d.ok("grab", "rain", "u3"), "B26")
-	require.Equal(t, "unknown_campaign\n", d.ok("grab", "drizzle", "u3"))
+	require.Equal(t, "unknown_campaign\n", d.refused(2, []string{"grab", "drizzle", "u3"}, "check the id").out)
 
 	later := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	d.campaign("later", 2, 100, "from: 20", "from: "+later+", to: "+time.Now().Add(2*time.Hour).UTC().Format(time.RFC3339)+
