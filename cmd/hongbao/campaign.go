@@ -62,7 +62,7 @@ func planCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(w, "campaign %s (%s), %s: %d packets, %s\nopen from %s to %s (%s)\n\n", c.ID, c.Name, c.Kind, c.Packets,
+				fmt.Fprintf(w, "campaign %s (%s), %s: %s packets, %s\nopen from %s to %s (%s)\n\n", c.ID, c.Name, c.Kind, money.Count(c.Packets),
 					money.Text(c.Total, c.Currency), c.From.In(zone).Format(time.RFC3339), c.To.In(zone).Format(time.RFC3339),
 					c.TimeZone)
 				return money.WriteHistogram(w, out.Amounts, c.Currency)
@@ -136,8 +136,9 @@ func loadCmd() *cobra.Command {
 					if out.Already {
 						how = "was loaded already"
 					}
-					_, err := fmt.Fprintf(w, "campaign %s %s: %d packets, grabs from %s to %s\n", out.Campaign, how, out.Packets,
-						out.From.Format(time.RFC3339), out.To.Format(time.RFC3339))
+					zone := zoneOf(out.TimeZone)
+					_, err := fmt.Fprintf(w, "campaign %s %s: %s packets, grabs from %s to %s (%s)\n", out.Campaign, how,
+						money.Count(out.Packets), out.From.In(zone).Format(time.RFC3339), out.To.In(zone).Format(time.RFC3339), zone)
 					return err
 				})
 			})
@@ -216,7 +217,7 @@ func writeCampaigns(w io.Writer, list []app.ListedCampaign) error {
 	for i := range list {
 		c := &list[i]
 		zone := zoneOf(c.TimeZone)
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.Name, c.Kind, c.Packets,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.Name, c.Kind, money.Count(c.Packets),
 			money.Text(c.Funded, c.Currency), money.Text(c.Granted, c.Currency), money.Text(c.Refunded, c.Currency), c.Status,
 			c.From.In(zone).Format(time.RFC3339), c.To.In(zone).Format(time.RFC3339), cmp.Or(c.Codes, "-"))
 	}

@@ -60,10 +60,10 @@ func TestLoadAndShowAreReadable(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	d.ok("campaign", "create", spec(t, "rain", 10, 1000))
-	for range 2 {
+	for _, how := range []string{"loaded", "was loaded already"} {
 		r := d.run("campaign", "load", "rain")
 		require.Zero(t, r.code, r.err)
-		require.Regexp(t, `^campaign rain loaded: 10 packets, grabs from \S+Z to \S+Z\n$`, r.out)
+		require.Regexp(t, `^campaign rain `+how+`: 10 packets, grabs from \S+\+08:00 to \S+\+08:00 \(Asia/Shanghai\)\n$`, r.out)
 		require.Empty(t, r.err)
 	}
 	var shows struct {

@@ -77,13 +77,14 @@ type Loaded struct {
 	Packets  int64     `json:"packets" doc:"Number of packets in the specification, without the packets of top-ups."`
 	From     time.Time `json:"from" doc:"Start of the campaign's window for grabs."`
 	To       time.Time `json:"to" doc:"End of the campaign's window for grabs."`
+	TimeZone string    `json:"time_zone" doc:"The campaign's time zone, an IANA name."`
 	Loading  bool      `json:"loading" doc:"True while the load continues. To see its progress, GET the campaign."`
 	Already  bool      `json:"already_loaded" doc:"True if the campaign was loaded before the request."`
 }
 
 // LoadedOf returns the result for a campaign.
 func LoadedOf(c *hongbao.Campaign, loading bool) Loaded {
-	return Loaded{Campaign: c.ID, Packets: c.Packets, From: c.From.UTC(), To: c.To.UTC(), Loading: loading}
+	return Loaded{Campaign: c.ID, Packets: c.Packets, From: c.From.UTC(), To: c.To.UTC(), TimeZone: c.TimeZone, Loading: loading}
 }
 
 // LoadCampaign loads a campaign's packets into Redis and opens it. It continues where an earlier call stopped.
