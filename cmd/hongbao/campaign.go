@@ -218,7 +218,7 @@ func writeCampaigns(w io.Writer, list []app.ListedCampaign) error {
 		c := &list[i]
 		zone := zoneOf(c.TimeZone)
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.Name, c.Kind, money.Count(c.Packets),
-			money.Text(c.Funded, c.Currency), money.Text(c.Granted, c.Currency), money.Text(c.Refunded, c.Currency), c.Status,
+			money.Text(c.Funded, c.Currency), money.Text(c.Granted, c.Currency), money.Text(c.Refunded, c.Currency), styled(stateStyle(c.Status), c.Status),
 			c.From.In(zone).Format(time.RFC3339), c.To.In(zone).Format(time.RFC3339), cmp.Or(c.Codes, "-"))
 	}
 	return t.Flush()

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/app"
 )
 
 // Columns are aligned by the places that a terminal needs: two for a Chinese character, none for a combining mark.
@@ -33,6 +35,21 @@ func TestColumnsColours(t *testing.T) {
 		require.NoError(t, c.Flush())
 		require.Equal(t, want, out.String())
 	}
+}
+
+// Tables show a state in the colour of its meaning.
+func TestTablesHaveColours(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	require.NoError(t, writeSinks(plain{w: &out, colour: true}, []app.SinkStatus{{Sink: "kafka", State: app.SinkDown},
+		{Sink: "balance", State: app.SinkWorking}}))
+	require.Contains(t, out.String(), "\x1b[31mdown\x1b[0m")
+	require.Contains(t, out.String(), "\x1b[32mworking\x1b[0m")
+	out.Reset()
+	require.NoError(t, writeCampaigns(plain{w: &out, colour: true}, []app.ListedCampaign{{ID: "rain", Status: "frozen"}}))
+	require.Contains(t, out.String(), "\x1b[31mfrozen\x1b[0m")
+	require.Equal(t, []style{good, warn, bad}, []style{levelStyle(app.LevelOK), levelStyle(app.LevelWarning),
+		levelStyle(app.LevelProblem)})
 }
 
 func TestWantsColour(t *testing.T) {

@@ -39,8 +39,8 @@ func grabCmd() *cobra.Command {
 					err = undecidedError{fmt.Errorf("%s: nothing is decided yet; grab again with --request-id %s", out.Outcome,
 						out.RequestID)}
 				case out.Outcome == hongbao.OutcomeUnknownCampaign:
-					err = app.Usage("campaign %s is not in Redis: check the id. `hongbao campaign list` shows each campaign; "+
-						"`hongbao campaign load %s` loads one that waits for its load", g.Campaign, g.Campaign)
+					err = app.Usage("campaign %s is not in Redis: check the id by `hongbao campaign list`. Nobody can grab before "+
+						"`hongbao campaign load`", g.Campaign)
 				}
 				return err
 			})

@@ -50,7 +50,7 @@ func writeSinks(w io.Writer, sinks []app.SinkStatus) error {
 				alive++
 			}
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%d\t%d\t%d\n", s.Sink, s.State, s.Waiting, seconds(s.Oldest), s.Pending,
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%d\t%d\t%d\n", s.Sink, styled(sinkStyle(s.State), string(s.State)), s.Waiting, seconds(s.Oldest), s.Pending,
 			s.Parked, s.Dead, alive)
 	}
 	writePauses(t, sinks)
