@@ -255,17 +255,6 @@ func TestCampaign(t *testing.T) {
 	s.call(t, "GET", "/v1/campaigns/absent/grabs/me", "").Refused(t, "unknown_campaign")
 }
 
-// A campaign that is still being loaded after its start has not started, whatever its countdown says.
-func TestCountdownOfALateLoad(t *testing.T) {
-	t.Parallel()
-	s := setup(t, options{})
-	s.fake.mu.Lock()
-	s.fake.window.State = store.StateLoading
-	s.fake.mu.Unlock()
-	r := s.call(t, "GET", "/v1/campaigns/rain", "", header("Authorization", ""))
-	require.Equal(t, []any{"not_started", float64(0)}, []any{r.Body["status"], r.Body["starts_in_ms"]})
-}
-
 // Many reads of one campaign cause only one read from Redis per second.
 func TestWindowsAreRemembered(t *testing.T) {
 	t.Parallel()
