@@ -18,6 +18,7 @@ GORELEASER_VERSION := v2.16.0
 GOVULNCHECK_VERSION := v1.1.4
 SYFT_VERSION := 1.18.1
 ARCH ?= $(shell go env GOARCH)
+PREFIX ?= /usr/local
 
 GORELEASER := bin/goreleaser-$(GORELEASER_VERSION)
 SYFT := .cache/syft-$(SYFT_VERSION)/bin/syft
@@ -26,7 +27,7 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 RACE := . ./campaign ./consumer ./dedup ./examples/... ./internal/... ./lua ./producer ./settlement ./subscriber ./test ./topic
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo clean image release-files release-check test test-deploy test-web test-servers test-mysql losses standbys losstimes outages simulate planted race lint vulncheck bench soak fuzz
+.PHONY: help setup build demo clean image release-files install release-check test test-deploy test-web test-servers test-mysql losses standbys losstimes outages simulate planted race lint vulncheck bench soak fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +67,15 @@ release-files: ## write manual pages and shell completions into bin/release
 	bin/release/hongbao completion bash >bin/release/completions/hongbao.bash
 	bin/release/hongbao completion zsh >bin/release/completions/_hongbao
 	bin/release/hongbao completion fish >bin/release/completions/hongbao.fish
+
+install: release-files ## install the program, its manual pages and shell completions below PREFIX=/usr/local; run it as root
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
+		$(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	install bin/release/hongbao $(DESTDIR)$(PREFIX)/bin/hongbao
+	install -m 644 bin/release/man/man1/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 bin/release/completions/hongbao.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/hongbao
+	install -m 644 bin/release/completions/_hongbao $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+	install -m 644 bin/release/completions/hongbao.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
 release-check: $(GORELEASER) $(SYFT) ## make what a release has into dist, by goreleaser and syft, and publish nothing
 	$(GORELEASER) check

@@ -63,7 +63,7 @@ func planCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(w, "campaign %s (%s), %s: %d packets, %s\nopen from %s to %s (%s)\n\n", c.ID, c.Name, c.Kind, c.Packets,
+				fmt.Fprintf(w, "campaign %s (%s), %s: %s packets, %s\nopen from %s to %s (%s)\n\n", c.ID, c.Name, c.Kind, money.Count(c.Packets),
 					money.Text(c.Total, c.Currency), c.From.In(zone).Format(time.RFC3339), c.To.In(zone).Format(time.RFC3339),
 					c.TimeZone)
 				return money.WriteHistogram(w, out.Amounts, c.Currency)
@@ -133,8 +133,13 @@ func loadCmd() *cobra.Command {
 					return err
 				}
 				return printAnswer(cmd, out, func(w io.Writer) error {
-					_, err := fmt.Fprintf(w, "campaign %s loaded: %d packets, grabs from %s to %s\n", out.Campaign, out.Packets,
-						out.From.Format(time.RFC3339), out.To.Format(time.RFC3339))
+					how := "loaded"
+					if out.Already {
+						how = "was loaded already"
+					}
+					zone := zoneOf(out.TimeZone)
+					_, err := fmt.Fprintf(w, "campaign %s %s: %s packets, grabs from %s to %s (%s)\n", out.Campaign, how,
+						money.Count(out.Packets), out.From.In(zone).Format(time.RFC3339), out.To.In(zone).Format(time.RFC3339), zone)
 					return err
 				})
 			})
@@ -170,6 +175,14 @@ func stateCmd(name, short string,
 					return err
 				}
 				return printAnswer(cmd, out, func(w io.Writer) error {
+					p := out.Pause
+					switch {
+					case !out.Changed && p != nil:
+						return writeKept(w, "campaign "+out.Campaign, "", p.By, p.Why, p.At)
+					case !out.Changed:
+						_, err := fmt.Fprintf(w, "campaign %s is %s already: nothing was changed\n", out.Campaign, out.State)
+						return err
+					}
 					_, err := fmt.Fprintf(w, "campaign %s is %s\n", out.Campaign, out.State)
 					return err
 				})
@@ -205,8 +218,8 @@ func writeCampaigns(w io.Writer, list []campaigns.ListedCampaign) error {
 	for i := range list {
 		c := &list[i]
 		zone := zoneOf(c.TimeZone)
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.Name, c.Kind, c.Packets,
-			money.Text(c.Funded, c.Currency), money.Text(c.Granted, c.Currency), money.Text(c.Refunded, c.Currency), c.Status,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.Name, c.Kind, money.Count(c.Packets),
+			money.Text(c.Funded, c.Currency), money.Text(c.Granted, c.Currency), money.Text(c.Refunded, c.Currency), styled(stateStyle(c.Status), c.Status),
 			c.From.In(zone).Format(time.RFC3339), c.To.In(zone).Format(time.RFC3339), cmp.Or(c.Codes, "-"))
 	}
 	return t.Flush()

@@ -124,7 +124,7 @@ func stateStyle(state string) style {
 		return good
 	case "paused", "loading", "not loaded":
 		return warn
-	case "frozen", "missing":
+	case "frozen", "missing", "unread":
 		return bad
 	}
 	return faint

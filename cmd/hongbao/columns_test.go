@@ -6,6 +6,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 // Columns are aligned by the places that a terminal needs: two for a Chinese character, none for a combining mark.
@@ -33,6 +37,21 @@ func TestColumnsColours(t *testing.T) {
 		require.NoError(t, c.Flush())
 		require.Equal(t, want, out.String())
 	}
+}
+
+// Tables show a state in the colour of its meaning.
+func TestTablesHaveColours(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	require.NoError(t, writeSinks(plain{w: &out, colour: true}, []deliveries.SinkStatus{{Sink: "kafka", State: deliveries.SinkDown},
+		{Sink: "balance", State: deliveries.SinkWorking}}))
+	require.Contains(t, out.String(), "\x1b[31mdown\x1b[0m")
+	require.Contains(t, out.String(), "\x1b[32mworking\x1b[0m")
+	out.Reset()
+	require.NoError(t, writeCampaigns(plain{w: &out, colour: true}, []campaigns.ListedCampaign{{ID: "rain", Status: "frozen"}}))
+	require.Contains(t, out.String(), "\x1b[31mfrozen\x1b[0m")
+	require.Equal(t, []style{good, warn, bad}, []style{levelStyle(app.LevelOK), levelStyle(app.LevelWarning),
+		levelStyle(app.LevelProblem)})
 }
 
 func TestWantsColour(t *testing.T) {

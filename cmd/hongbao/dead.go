@@ -68,7 +68,7 @@ func deadListCmd() *cobra.Command {
 		})
 	}
 	cmd.Flags().StringVar(&in.After, "after", "", "continue after the letter with this id; the previous page printed it as next")
-	cmd.Flags().IntVar(&in.Limit, "limit", in.Limit, "the most letters on a page")
+	cmd.Flags().IntVarP(&in.Limit, "limit", "n", in.Limit, "the most letters on a page")
 	return cmd
 }
 

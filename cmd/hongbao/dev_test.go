@@ -140,7 +140,7 @@ func TestDev(t *testing.T) {
 			require.Contains(t, d.shell(lines[3]), "hongbao_grabs")
 			d.shell(lines[4])
 			require.Contains(t, d.shell(lines[5]), "Redis, ledger and topic: agrees")
-			require.Contains(t, d.shell(strings.Replace(lines[4], "--last 5", "--campaign demo", 1)),
+			require.Contains(t, d.shell(strings.Replace(lines[4], "--limit 5", "--campaign demo", 1)),
 				`"event":"`+got.Event+`"`, "the topic has the grant")
 			d.hosts()
 			d.logsIn()

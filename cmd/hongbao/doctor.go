@@ -23,7 +23,7 @@ func doctorCmd() *cobra.Command {
 				err := printAnswer(cmd, e, func(w io.Writer) error {
 					t := newColumns(w)
 					for _, f := range e.Findings {
-						fmt.Fprintf(t, "%s\t%s\t%s\n", f.Level, f.Server, f.About)
+						fmt.Fprintf(t, "%s\t%s\t%s\n", styled(levelStyle(f.Level), f.Level), f.Server, f.About)
 					}
 					return t.Flush()
 				})
@@ -34,4 +34,15 @@ func doctorCmd() *cobra.Command {
 			})
 		},
 	}
+}
+
+// levelStyle returns the style of a finding's level.
+func levelStyle(level string) style {
+	switch level {
+	case app.LevelOK:
+		return good
+	case app.LevelWarning:
+		return warn
+	}
+	return bad
 }

@@ -106,11 +106,15 @@ func (d *deployment) findsWrongSettings() {
 		d.set("UNSAFE_ALLOW", allowed)
 		all := d.doctor(0)
 		require.True(t, finds(all, "redis", "warning", "unsafe.allow", "appendonly is no"), all)
+		require.True(t, finds(all, "configuration", "warning", allowed+": a check that protects money is off"), all)
 		require.True(t, finds(all, "redis", "warning", "maxmemory is not set"), "the other servers are checked: %v", all)
 		require.False(t, finds(all, "redis", "ok", "append-only"), all)
 	}
 	d.env = safe
 	set("appendonly", "yes")
+	d.set("UNSAFE_ALLOW", "webhook_without_tls")
+	require.True(t, finds(d.doctor(0), "configuration", "warning", "a check that protects users' data and coupon codes is off"))
+	d.env = safe
 }
 
 // findsFewRights connects as a Redis user without some of the required rights.

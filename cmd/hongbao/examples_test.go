@@ -119,7 +119,7 @@ var exampleSpecs = []exampleSpec{
 	{command: "sink limit", says: "balance is limited to 500 grants a second"},
 	{command: "sink list", says: "the bank is closed until 02:00"},
 	{command: "doctor", says: `"redis"`},
-	{command: "sink resume", says: "is resumed"},
+	{command: "sink resume", says: "nothing was changed"}, // the second example resumes a campaign that runs
 	{command: "replay", says: "finished"},
 	{command: "archive", before: (*exampleEnv).seal, after: func(s *exampleEnv, _ result) { s.env = s.savedEnv }},
 	{command: "quarantine list", before: (*exampleEnv).forge},

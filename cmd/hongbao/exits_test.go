@@ -20,6 +20,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -105,6 +106,30 @@ func TestExitCodesOfAnswers(t *testing.T) {
 	require.Equal(t, 2, d.run("grab", "rain", "a b").code)
 }
 
+// Ctrl-C during a long command says what is done and how to go on, and blames no server.
+func TestInterruptSaysHowToGoOn(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1000)
+	d.ok("grab", "rain", "u0")
+	d.ok("campaign", "close", "rain", "--early")
+	runs := map[*program]string{}
+	for line, want := range map[string]string{
+		"audit --wait 60s": "audit: ended by a signal: interrupt; it stored no verdict: run it again",
+		"campaign refund rain --wait 60s --amount " + fmt.Sprint(int64(d.show("rain").Redis.LeftAmount)): "campaign refund: ended " +
+			"by a signal: interrupt; a campaign is refunded once: run the same command again, also if the money has moved",
+	} {
+		runs[d.start(strings.Fields(line)...)] = want
+	}
+	require.True(t, retry.Pause(t.Context(), 2*time.Second)) // both wait for a worker, and there is none
+	for p, want := range runs {
+		p.Signal(syscall.SIGINT)
+		r := p.wait(20 * time.Second)
+		require.Equal(t, 130, r.code, r.err)
+		require.Contains(t, r.err, "hongbao: "+want+"\n")
+	}
+}
+
 // Ctrl-C ends a command that waits for standard input.
 func TestInterruptEndsTheWaitForInput(t *testing.T) {
 	t.Parallel()
@@ -126,7 +151,8 @@ func TestInterruptEndsTheWaitForInput(t *testing.T) {
 				p.Signal(signal)
 				r := p.wait(20 * time.Second)
 				require.Equal(t, code, r.code, r.err)
-				require.Contains(t, r.err, "ended by a signal")
+				require.Equal(t, fmt.Sprintf("hongbao: %s: ended by a signal: %s; run the same command again%s\n",
+					strings.Join(args[:2], " "), signal, map[bool]string{true: ": it continues"}[args[1] == "create"]), r.err)
 			})
 		}
 	}

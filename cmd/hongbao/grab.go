@@ -15,9 +15,10 @@ func grabCmd() *cobra.Command {
 	g := hongbao.Grab{}
 	cmd := &cobra.Command{
 		Use: "grab CAMPAIGN USER", Short: "Make one grab and print the answer",
-		Long: "Makes one grab. A refusal is a decision, too, so the exit code is 0. Exit code 4 means that the grab\n" +
-			"is not decided yet. After exit code 4 or a failure, run the command again with the same\n" +
-			"--request-id: if the first grab was granted, the repeat gets the same receipt.",
+		Long: "Makes one grab. A refusal is a decision, too, so the exit code is 0. It is 2 if Redis does not have the\n" +
+			"campaign: the id may be wrong. Exit code 4 means that the grab is not decided yet. After exit code 4\n" +
+			"or a failure, run the command again with the same --request-id: if the first grab was granted, the\n" +
+			"repeat gets the same receipt.",
 		Example: "  hongbao grab spring-rain u1 --fact device=d1\n  hongbao grab spring-rain u2 --fact device=d2 --fact " +
 			"channel=app --request-id r1 --json",
 		Args: exactly(2, "a CAMPAIGN and a USER"),
@@ -32,9 +33,14 @@ func grabCmd() *cobra.Command {
 					return err
 				}
 				err = printAnswer(cmd, out, func(w io.Writer) error { return writeGrab(w, &out) })
-				if err == nil && !out.Outcome.Final() {
+				switch {
+				case err != nil:
+				case !out.Outcome.Final():
 					err = undecidedError{fmt.Errorf("%s: nothing is decided yet; grab again with --request-id %s", out.Outcome,
 						out.RequestID)}
+				case out.Outcome == hongbao.OutcomeUnknownCampaign:
+					err = app.Usage("campaign %s is not in Redis: check the id by `hongbao campaign list`. Nobody can grab before "+
+						"`hongbao campaign load`", g.Campaign)
 				}
 				return err
 			})

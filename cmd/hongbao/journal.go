@@ -49,7 +49,7 @@ func journalCmd() *cobra.Command {
 	flags.StringVar(&q.Who, "who", "", "only entries of this person or API key, such as cli:ann@host or key:5xk2q7vmaz3t")
 	flags.StringVar(&since, "since", "", "only entries at or after this time, such as 2026-02-17T20:00:00Z")
 	flags.StringVar(&q.After, "after", "", "continue after the previous page: the value of --after that it printed")
-	flags.IntVar(&q.Limit, "limit", 100, "the most entries on a page")
+	flags.IntVarP(&q.Limit, "limit", "n", 100, "the most entries on a page")
 	return cmd
 }
 

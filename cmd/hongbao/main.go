@@ -2,14 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
-
-	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 func main() {
@@ -21,11 +16,8 @@ func main() {
 		signal.Reset() // a second signal ends the process at once
 		end(signalled{s})
 	}()
-	if err := root().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(plain{w: os.Stderr}, "hongbao:", err)
-		if errors.Is(err, store.ErrFrozen) && !strings.Contains(err.Error(), "hongbao recover") {
-			fmt.Fprintln(os.Stderr, "hongbao: `hongbao recover` shows why the shard is frozen, and what opens it")
-		}
+	if cmd, err := root().ExecuteContextC(ctx); err != nil {
+		printError(ctx, plain{w: os.Stderr}, cmd, err)
 		os.Exit(exitCode(ctx, err))
 	}
 }

@@ -41,7 +41,7 @@ func quarantineListCmd() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.Int64Var(&in.After, "after", 0, "continue after the grant with this number in the quarantine")
-	flags.IntVar(&in.Limit, "limit", in.Limit, "the most grants on a page")
+	flags.IntVarP(&in.Limit, "limit", "n", in.Limit, "the most grants on a page")
 	flags.BoolVar(&in.All, "all", false, "also list decided grants")
 	return cmd
 }

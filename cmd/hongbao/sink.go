@@ -51,7 +51,7 @@ func writeSinks(w io.Writer, sinks []deliveries.SinkStatus) error {
 				alive++
 			}
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%d\t%d\t%d\n", s.Sink, s.State, s.Waiting, seconds(s.Oldest), s.Pending,
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%d\t%d\t%d\n", s.Sink, styled(sinkStyle(s.State), string(s.State)), s.Waiting, seconds(s.Oldest), s.Pending,
 			s.Parked, s.Dead, alive)
 	}
 	writePauses(t, sinks)
@@ -93,7 +93,7 @@ func rateText(rate int) string {
 }
 
 func sinkPauseCmd() *cobra.Command {
-	cmd := pauseSinkCmd(ops.Operations.PauseSink, "is paused")
+	cmd := pauseSinkCmd(ops.Operations.PauseSink, true)
 	cmd.Use, cmd.Short = "pause SINK", "Stop the deliveries of all workers to a sink, until it is resumed"
 	cmd.Long = "Each worker stops within a second. It finishes the call to the sink that has begun, returns its other\n" +
 		"grants to the group, and counts no attempt. Replays and requeued letters are a person's own work and are\n" +
@@ -103,7 +103,7 @@ func sinkPauseCmd() *cobra.Command {
 }
 
 func sinkResumeCmd() *cobra.Command {
-	cmd := pauseSinkCmd(ops.Operations.ResumeSink, "is resumed")
+	cmd := pauseSinkCmd(ops.Operations.ResumeSink, false)
 	cmd.Use, cmd.Short = "resume SINK", "Resume a paused sink, at all workers"
 	cmd.Long = "A worker pauses a campaign for a sink by itself if too many of its grants become dead letters within a\n" +
 		"minute (consumer.pause_letters). --campaign resumes that campaign."
@@ -113,12 +113,12 @@ func sinkResumeCmd() *cobra.Command {
 }
 
 // pauseSinkCmd adds flags and the run function to the command pause or resume, for a sink or one campaign of it.
-func pauseSinkCmd(do func(o ops.Operations, ctx context.Context, in ops.SinkPause) (deliveries.SinkChange, error), said string) *cobra.Command {
+func pauseSinkCmd(do func(o ops.Operations, ctx context.Context, in ops.SinkPause) (deliveries.SinkChange, error), pause bool) *cobra.Command {
 	var in ops.SinkPause
 	cmd := controlCmd(&in.By, &in.Why, in.Check, func(ctx context.Context, o ops.Operations, sink string) (deliveries.SinkChange, error) {
 		in.Sink = sink
 		return do(o, ctx, in)
-	}, writePause(said))
+	}, writePause(pause))
 	cmd.Flags().StringVar(&in.Campaign, "campaign", "", "only this campaign; the sink's other grants are not affected")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if in.Campaign == "" && cmd.Flags().Changed("campaign") { // the variable in --campaign "$X" may be unset
@@ -183,20 +183,32 @@ func controlCmd(by, why *string, check func() error, do func(ctx context.Context
 	return cmd
 }
 
-func writePause(said string) func(w io.Writer, c *deliveries.SinkChange) error {
+// writePause prints the result of a pause or a resume. A change that changed nothing says so, with the pause that stays.
+func writePause(pause bool) func(w io.Writer, c *deliveries.SinkChange) error {
 	return func(w io.Writer, c *deliveries.SinkChange) error {
-		as, p := "", &c.Pause
+		what, at, kept := c.Sink, "", &deliveries.PausedCampaign{By: c.Pause.By, Why: c.Pause.Why, At: c.Pause.At}
 		if c.Campaign != "" {
-			if !c.Changed {
-				as = ", as before"
-			}
-			_, err := fmt.Fprintf(w, "campaign %s %s at %s%s\n", c.Campaign, said, c.Sink, as)
+			what, at, kept = "campaign "+c.Campaign, " at "+c.Sink, c.Kept
+		}
+		switch {
+		case !c.Changed && !pause:
+			_, err := fmt.Fprintf(w, "%s was not paused%s: nothing was changed\n", what, at)
+			return err
+		case !c.Changed && kept != nil:
+			return writeKept(w, what, at, kept.By, kept.Why, kept.At)
+		case pause:
+			_, err := fmt.Fprintf(w, "%s is paused%s\n", what, at)
 			return err
 		}
-		if !c.Changed && p.By != "" {
-			as = fmt.Sprintf(", as before: by %q since %s: %q", p.By, p.At.UTC().Format(time.RFC3339), p.Why)
-		}
-		_, err := fmt.Fprintf(w, "%s %s%s\n", c.Sink, said, as)
+		_, err := fmt.Fprintf(w, "%s is resumed%s\n", what, at)
 		return err
 	}
+}
+
+// writeKept says that a pause changed nothing, because an earlier pause stays.
+func writeKept(w io.Writer, what, where, by, why string, at time.Time) error {
+	_, err := fmt.Fprintf(w, "%s was paused%s already, by %q since %s: %q\n"+
+		"Nothing was changed: that pause stays. The journal has your reason, too.\n", what, where, by,
+		at.UTC().Format(time.RFC3339), why)
+	return err
 }

@@ -108,8 +108,11 @@ func writeStatus(w io.Writer, s *deliveries.Status) error {
 	for i := range s.Sinks {
 		for _, x := range s.Sinks[i].Workers {
 			note := ""
-			if !x.Alive {
+			switch {
+			case !x.Alive && x.Holds > 0:
 				note = styled(warn, "not alive: another worker takes over its entries")
+			case !x.Alive:
+				note = styled(faint, "not alive, and holds nothing")
 			}
 			fmt.Fprintf(t, "%s\t%s\t%s ago\t%d\t%s\n", s.Sinks[i].Sink, x.Worker, seconds(&x.Seen), x.Holds, note)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
-// maxTail bounds `hongbao tail -n`, because it keeps as many lines of each partition in memory.
+// maxTail bounds `hongbao tail --limit`, because it keeps as many lines of each partition in memory.
 const maxTail = 100_000
 
 func tailCmd() *cobra.Command {
@@ -23,8 +23,8 @@ func tailCmd() *cobra.Command {
 		Use: "tail", Short: "Print the topic's grants, one for each line",
 		Long: "Prints the grants in the topic, one for each line: for people on a terminal, else or with --json as JSON.\n" +
 			"Coupon codes are only in JSON. The command reads only the topic and asks no other server.\n" +
-			"The grants of each partition are in the order of their offsets. With -n all grants are in the order\n" +
-			"of their times.",
+			"The grants of each partition are in the order of their offsets. With --limit all grants are in the\n" +
+			"order of their times.",
 		Example: "  hongbao tail --campaign spring-rain\n  hongbao tail --since 10m -n 20\n  hongbao tail --since " +
 			"2026-02-17T20:00:00Z\n" +
 			"  hongbao tail -n 5 --follow",
@@ -34,7 +34,7 @@ func tailCmd() *cobra.Command {
 				return err
 			}
 			if t.Last < -1 || t.Last > maxTail {
-				return app.Usage("-n %d: want 0 to %d", t.Last, maxTail)
+				return app.Usage("--limit %d: want 0 to %d", t.Last, maxTail)
 			}
 			if t.Since, err = parseSince(since); err != nil {
 				return err
@@ -49,7 +49,7 @@ func tailCmd() *cobra.Command {
 	flags.StringSliceVar(&t.Campaigns, "campaign", nil, "only grants of these campaigns")
 	flags.StringVar(&since, "since", "",
 		"only grants published since then: a time such as 2026-02-17T20:00:00Z, or a duration ago such as 10m")
-	flags.IntVarP(&t.Last, "last", "n", -1, "only this number of newest grants; -1 for all")
+	flags.IntVarP(&t.Last, "limit", "n", -1, "only this number of newest grants; -1 for all")
 	return cmd
 }
 

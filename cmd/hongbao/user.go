@@ -45,7 +45,7 @@ func userShowCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&in.After, "after", "", "continue after the campaign with this id; the previous page printed it")
-	cmd.Flags().IntVar(&in.Limit, "limit", 100, "the most campaigns that a page covers")
+	cmd.Flags().IntVarP(&in.Limit, "limit", "n", 100, "the most campaigns that a page covers")
 	return cmd
 }
 

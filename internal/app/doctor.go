@@ -122,8 +122,8 @@ func (a *App) Doctor(ctx context.Context) *Examination {
 // examineConfig reports disabled checks, and connections to other machines in clear text.
 func (a *App) examineConfig(_ context.Context, p *part) {
 	for _, name := range a.Config.Unsafe.Allow {
-		p.add(LevelWarning, "unsafe.allow names %s: a check that protects money is off. Fix what the check finds, and remove "+
-			"the name", name)
+		p.add(LevelWarning, "unsafe.allow names %s: a check that protects %s is off. Fix what the check finds, and remove "+
+			"the name", name, configs.Protects(name))
 	}
 	plain := func(what, knobName string, addrs []string) {
 		for _, addr := range addrs {

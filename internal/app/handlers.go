@@ -132,7 +132,7 @@ func (a *App) freeze(ctx context.Context) func(ledger.Quarantined) error {
 // command that shows the grant.
 //
 // An error means that Redis can't be reached. The grant is then delivered again later, and pauseFor tries again. A
-// Campaign that is not in Redis need not be paused.
+// campaign that is not in Redis need not be paused.
 func (a *App) pauseFor(ctx context.Context, g *hongbao.Grant, what string, reason zap.Field) error {
 	why, _, _ := strings.Cut(what, ";")
 	err := a.store.Campaign(g.Campaign).Pause(context.WithoutCancel(ctx), stream.Decision{By: stream.ByWorker, Why: why})

@@ -39,7 +39,7 @@ const (
 )
 
 // Fail counts a grab that ended with an error, if an answer of its campaign was counted before: callers can make up
-// Campaign names. It does not count a grab that is malformed.
+// campaign names. It does not count a grab that is malformed.
 func (o *Outcomes) Fail(campaign string, err error) {
 	o.mu.Lock()
 	known := o.count[campaign] != nil

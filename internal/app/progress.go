@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -130,6 +131,12 @@ type stoppedError struct {
 
 func (e *stoppedError) Error() string { return e.text }
 func (e *stoppedError) Unwrap() error { return e.err }
+
+// IsStopped reports whether an error says how far a call came before its caller stopped it, and how to go on.
+func IsStopped(err error) bool {
+	var stopped *stoppedError
+	return errors.As(err, &stopped)
+}
 
 // Stopped replaces the text of the error of a call that its caller has stopped. The new text says how far the call
 // came, and how to go on.

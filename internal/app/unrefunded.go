@@ -13,7 +13,7 @@ import (
 // of a reading, so that callers do not wait behind each other while the ledger does not answer.
 const unrefundedAge, unrefundedTime, unrefundedRetry = time.Minute, 3 * time.Second, 10 * time.Second
 
-// Unrefunded caches the campaigns that are not refunded, in the order in which their windows end, or the error of
+// unrefunded caches the campaigns that are not refunded, in the order in which their windows end, or the error of
 // reading them.
 type unrefunded struct {
 	mu    turn.Lock // held while the ledger is read

@@ -2,6 +2,7 @@ package configs
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -49,6 +50,19 @@ const (
 
 // unsafeWebhook allows a webhook to post grants in clear text.
 const unsafeWebhook = "webhook_without_tls"
+
+// Protects returns what a check protects whose name unsafe.allow may have.
+func Protects(name string) string {
+	switch {
+	case name == unsafeWebhook:
+		return "users' data and coupon codes"
+	case strings.HasSuffix(name, "_without_tls"):
+		return "passwords, keys and users' data"
+	case name == UnsafeKafkaFounding:
+		return "the topic from another deployment"
+	}
+	return "money"
+}
 
 // check finds contradictions between values that are each valid.
 func (l *loader) check(c *Config) {

@@ -287,6 +287,19 @@ func TestCallTimeoutConcernsOnlyServe(t *testing.T) {
 	}
 }
 
+// A check without TLS protects secrets and users' data, not money.
+func TestProtects(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "users' data and coupon codes", Protects(unsafeWebhook))
+	require.Equal(t, "passwords, keys and users' data", Protects(UnsafeControlListen))
+	require.Equal(t, "the topic from another deployment", Protects(UnsafeKafkaFounding))
+	for _, name := range unsafeNames() {
+		if !strings.HasSuffix(name, "_without_tls") && name != UnsafeKafkaFounding {
+			require.Equal(t, "money", Protects(name), name)
+		}
+	}
+}
+
 // A client CA is set, but the server's certificate is not. Only the server refuses that, because a chart may give the
 // certificate to the server's pods only.
 func TestClientAuthorityConcernsOnlyServe(t *testing.T) {

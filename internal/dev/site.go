@@ -113,7 +113,7 @@ func (s *Site) curls() []string {
 func (s *Site) commands() []string {
 	program, config := quoted(s.program), quoted(s.Config)
 	return []string{
-		program + " tail --config " + config + " --last 5",
+		program + " tail --config " + config + " --limit 5",
 		program + " audit --config " + config + " --wait 30s",
 	}
 }

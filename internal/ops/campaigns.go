@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"math"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -14,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // ListCampaigns returns the campaigns in the ledger that the caller may see, with their status.
@@ -48,6 +50,9 @@ func (in *CampaignPause) Check() error {
 type CampaignState struct {
 	Campaign string `json:"campaign" doc:"The campaign's id."`
 	State    string `json:"state" enum:"open,paused" doc:"State of the campaign after the change."`
+	Changed  bool   `json:"changed" doc:"False if the campaign was in this state before the request."`
+	// Pause is the decision that Redis has. If Changed is false, it is an earlier one.
+	Pause *store.Pause `json:"pause,omitempty" doc:"Who paused the campaign, why and when. If the request changed nothing, this is an earlier pause, which stays. Absent if the campaign is open."`
 }
 
 // PauseCampaign pauses a campaign: its grabs get the outcome paused.
@@ -65,7 +70,20 @@ func (l *Local) turnCampaign(ctx context.Context, in *CampaignPause, state strin
 	if err := in.Check(); err != nil {
 		return CampaignState{}, err
 	}
-	return CampaignState{in.Campaign, state}, turn(ctx, in.Campaign, in.Why)
+	before := campaigns.Of(l.App).InRedis(ctx, in.Campaign)
+	if err := turn(ctx, in.Campaign, in.Why); err != nil {
+		return CampaignState{}, err
+	}
+	out := CampaignState{Campaign: in.Campaign, State: state, Changed: before == nil || !isAll(before, state)}
+	if now := campaigns.Of(l.App).InRedis(ctx, in.Campaign); now != nil {
+		out.Pause = now.Pause
+	}
+	return out, nil
+}
+
+// isAll reports whether a campaign has the state on all its shards.
+func isAll(s *store.Status, state string) bool {
+	return s.State == state && !slices.ContainsFunc(s.Places, func(p store.PlaceStatus) bool { return p.State != state })
 }
 
 // CampaignEnding returns the status of a closed campaign, with the amount of its refund.

@@ -3,6 +3,7 @@ package ops
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // CampaignCreate is the input of CreateCampaign.
@@ -75,18 +77,24 @@ type Loaded struct {
 	Packets  int64     `json:"packets" doc:"Number of packets in the specification, without the packets of top-ups."`
 	From     time.Time `json:"from" doc:"Start of the campaign's window for grabs."`
 	To       time.Time `json:"to" doc:"End of the campaign's window for grabs."`
+	TimeZone string    `json:"time_zone" doc:"The campaign's time zone, an IANA name."`
 	Loading  bool      `json:"loading" doc:"True while the load continues. To see its progress, GET the campaign."`
+	Already  bool      `json:"already_loaded" doc:"True if the campaign was loaded before the request."`
 }
 
 // LoadedOf returns the result for a campaign.
 func LoadedOf(c *hongbao.Campaign, loading bool) Loaded {
-	return Loaded{c.ID, c.Packets, c.From.UTC(), c.To.UTC(), loading}
+	return Loaded{Campaign: c.ID, Packets: c.Packets, From: c.From.UTC(), To: c.To.UTC(), TimeZone: c.TimeZone, Loading: loading}
 }
 
 // LoadCampaign loads a campaign's packets into Redis and opens it. It continues where an earlier call stopped.
 func (l *Local) LoadCampaign(ctx context.Context, id string) (Loaded, error) {
+	before := campaigns.Of(l.App).InRedis(ctx, id)
 	c, err := campaigns.Of(l.App).Load(ctx, id)
-	return LoadedOf(&c, false), err
+	out := LoadedOf(&c, false)
+	out.Already = before != nil && slices.Contains([]string{store.StateOpen, store.StatePaused, store.StateClosed,
+		store.StateRefunded}, before.State)
+	return out, err
 }
 
 // LoadCampaign implements Operations.

@@ -57,7 +57,7 @@ type CampaignAnswer struct {
 	Ends     time.Time `json:"ends" doc:"Time when grabs end."`
 	Time     time.Time `json:"time" doc:"Present time by the clock that decides grabs."`
 	// StartsIn and EndsIn are 0 if the time has passed.
-	StartsIn int64 `json:"starts_in_ms" doc:"Milliseconds until grabs begin; 0 if they have begun."`
+	StartsIn int64 `json:"starts_in_ms" doc:"Milliseconds until 'starts'; 0 if that time has passed. With the status 'not_started' the campaign is then still being loaded: ask again every second."`
 	EndsIn   int64 `json:"ends_in_ms" doc:"Milliseconds until grabs end; 0 if they have ended."`
 }
 

@@ -66,6 +66,8 @@ type CampaignReport struct {
 	Currency string `json:"currency,omitempty" doc:"Currency of the amounts. Absent if the campaign has none."`
 	// InRedis is false if only the ledger has the campaign.
 	InRedis bool `json:"in_redis" doc:"False if only the ledger has the campaign."`
+	// Loading is true while packets are added to the stock, before the first grant.
+	Loading bool `json:"loading" doc:"True while the campaign is being loaded into Redis. Its stock is not compared with its plan before that ends."`
 	// Sealed reports whether the campaign was sealed, so that its grants were not read. Sealable reports whether it may
 	// be sealed: it was refunded and has left Redis, and this audit has judged each of its grants and found no
 	// difference anywhere.
@@ -204,6 +206,16 @@ func (r *run) frozenOnly(k Kind) bool {
 	return n == r.report.Found[k]
 }
 
+// loading reports whether the campaign is still being loaded on any of its shards.
+func (c *campaign) loading() bool {
+	for _, s := range c.on {
+		if s.loading() {
+			return true
+		}
+	}
+	return false
+}
+
 func (c *campaign) frozen() bool {
 	for _, s := range c.on {
 		if s.state != store.StateFrozen {
@@ -225,7 +237,7 @@ func (r *run) finish() *Report {
 	slices.SortStableFunc(rep.Differences, func(a, b Difference) int { return a.compare(&b) })
 	for _, c := range r.sorted() {
 		c.counts.setFound(c.found)
-		report := CampaignReport{Campaign: c.id, Currency: c.currency(), InRedis: c.inRedis(), Sealed: c.sealed,
+		report := CampaignReport{Campaign: c.id, Currency: c.currency(), InRedis: c.inRedis(), Loading: c.loading(), Sealed: c.sealed,
 			Sealable: r.sealable(c), Unbased: c.sealed && !c.ledger.Based, Counts: c.counts}
 		if c.lost() {
 			report.Ended = c.ended()

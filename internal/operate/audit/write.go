@@ -26,6 +26,12 @@ func (r *Report) Write(w io.Writer) error {
 			fmt.Fprintf(&b, "Campaign %s: %s.\n", oneLine(c.Campaign), oneLine(c.Ended))
 		}
 	}
+	for i := range r.Campaigns {
+		if c := &r.Campaigns[i]; c.Loading {
+			fmt.Fprintf(&b, "Campaign %s is still being loaded: its stock is not compared with its plan yet. If no load runs, "+
+				"`hongbao campaign load %s` continues it.\n", oneLine(c.Campaign), oneLine(c.Campaign))
+		}
+	}
 	for _, what := range r.LeftOut {
 		fmt.Fprintf(&b, "Not compared: %s.\n", oneLine(what))
 	}
@@ -77,6 +83,9 @@ func (r *Report) table(b *strings.Builder) {
 			name += " (sealed)"
 		} else if !c.InRedis {
 			name += " (not in Redis)"
+		}
+		if c.Loading {
+			name += " (still loading)"
 		}
 		if c.Ended != "" {
 			name += " (ended from the ledger)"

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 func TestAmountsAreInTheCurrencysUnits(t *testing.T) {
@@ -39,4 +40,18 @@ func TestReportHasTheCurrency(t *testing.T) {
 	require.Equal(t, "EUR", w.audit(t, audit.Options{}).Campaigns[0].Currency)
 	w.cfg.Ledger = nil
 	require.Equal(t, "CNY", w.audit(t, audit.Options{}).Campaigns[0].Currency)
+}
+
+// The report names a campaign that is still being loaded, because its stock is not compared with its plan yet.
+func TestReportNamesACampaignThatIsBeingLoaded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	do(t, w.rdb.HSet(t.Context(), w.keys("a").Keys.Campaign("a"), "state", store.StateLoading))
+	r := w.audit(t, audit.Options{})
+	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, []bool{true, false}, []bool{r.Campaigns[0].Loading, r.Campaigns[1].Loading})
+	var text strings.Builder
+	require.NoError(t, r.Write(&text))
+	require.Contains(t, text.String(), "Campaign a is still being loaded: its stock is not compared with its plan yet.")
+	require.Contains(t, text.String(), "a (still loading)")
 }

@@ -394,6 +394,28 @@ func TestDrop(t *testing.T) {
 	require.Contains(t, text.String(), "1 of 1 letter was dropped")
 }
 
+// A filter by class conflict selects forged entries, and credits that a remote balance system may have booked. The dry
+// run names both, because a drop of such a credit returns its money to the sponsor, also if the user has it.
+func TestDropNamesForgedEntriesAndCreditsInDoubt(t *testing.T) {
+	t.Parallel()
+	w := buried(t)
+	w.Bury(t, 1, 2, hongbao.ClassConflict)
+	w.BuryEntryAs(t, hongbao.ClassConflict, "3", "grant rain forged")
+	l := w.Letters()
+	pick := deadletter.Pick{Filter: deadletter.Filter{Sinks: []string{"balance", "kafka"}, Class: "conflict"}}
+	report, err := l.Drop(t.Context(), pick, ann, true)
+	require.NoError(t, err)
+	require.Equal(t, []int64{3, 1, 2}, []int64{report.Matched, report.Forged, report.InDoubt})
+	var text strings.Builder
+	require.NoError(t, report.Write(&text))
+	require.Contains(t, text.String(), "\nOf these, class conflict: 1 forged entry, and 2 grants.\n")
+	require.Contains(t, text.String(), "ask the owners first")
+	pick.Filter.Class = "permanent"
+	report, err = l.Drop(t.Context(), pick, ann, true)
+	require.NoError(t, err)
+	require.Equal(t, []int64{4, 0, 0}, []int64{report.Matched, report.Forged, report.InDoubt})
+}
+
 // A shard opens with a new epoch while one of its letters is delivered. The requeue fails with ErrStale, and the letter
 // stays.
 func TestRequeueOfAnotherEpoch(t *testing.T) {

@@ -113,7 +113,7 @@ func (l *Letters) Drop(ctx context.Context, pick Pick, who stream.Decision, dryR
 		return r, hongbao.Errorf(hongbao.ClassPermanent, "drop dead letters: %w", err)
 	}
 	err := l.pages(ctx, pick, r, func(k *store.Shard, letters []Letter) error {
-		r.Matched += int64(len(letters))
+		r.count(letters)
 		if dryRun || len(letters) == 0 {
 			return nil
 		}
@@ -182,9 +182,9 @@ func (l *Letters) Requeue(ctx context.Context, o delivery.Options, pick Pick, wh
 	d := delivery.New(o)
 	err = l.pages(ctx, pick, r, func(k *store.Shard, letters []Letter) error {
 		for batch := range slices.Chunk(letters, d.BatchGrants) {
+			r.count(batch)
 			all, last := len(batch), batch[len(batch)-1].ID
 			readable := slices.DeleteFunc(batch, func(x Letter) bool { return x.Grant == nil })
-			r.Matched += int64(all)
 			r.Unreadable += int64(all - len(readable))
 			if dryRun || len(readable) == 0 {
 				continue
@@ -246,6 +246,10 @@ type Report struct {
 	Matched    int64 `json:"matched" doc:"Number of selected letters."`
 	Resolved   int64 `json:"resolved" doc:"Number of letters that this call requeued or dropped; 0 in a dry run."`
 	Unreadable int64 `json:"unreadable" doc:"Number of letters that can't be requeued, because they can't be read. Drop such letters."`
+	// Forged and InDoubt count the selected letters of class conflict: entries that no grab wrote, and grants that the
+	// sink may have. In sink balance such a grant is a credit that a remote balance system may have booked.
+	Forged     int64 `json:"forged" doc:"Number of selected letters with a forged entry, which no grab wrote. Drop such letters."`
+	InDoubt    int64 `json:"in_doubt" doc:"Number of selected letters of class 'conflict' with a grant. In sink 'balance' a remote balance system may have booked such a credit: ask its owners before you drop the letter."`
 	Gone       int64 `json:"gone" doc:"Number of letters that another decision resolved first. A requeue has delivered them nevertheless."`
 	// Next is the Pick.After of a call that continues the work. It is empty if this call has processed everything, or
 	// if ids were given.
@@ -264,11 +268,27 @@ func newReport(what string, dryRun bool) *Report {
 	return &Report{Decision: what, DryRun: dryRun, Refusals: delivery.Refusals{Failures: []delivery.Failure{}}}
 }
 
+// count counts selected letters.
+func (r *Report) count(letters []Letter) {
+	r.Matched += int64(len(letters))
+	for i := range letters {
+		switch x := &letters[i]; {
+		case x.Class != hongbao.ClassConflict.String():
+		case x.Seq == 0:
+			r.Forged++
+		default:
+			r.InDoubt++
+		}
+	}
+}
+
 // Add adds the counts of another sink's report.
 func (r *Report) Add(o *Report) {
 	r.Matched += o.Matched
 	r.Resolved += o.Resolved
 	r.Unreadable += o.Unreadable
+	r.Forged += o.Forged
+	r.InDoubt += o.InDoubt
 	r.Gone += o.Gone
 	r.Failed += o.Failed
 	r.Failures = append(r.Failures, o.Failures...)
@@ -292,6 +312,14 @@ func (r *Report) Write(w io.Writer) error {
 // WriteRest prints what Write prints after its first line: what was not decided.
 func (r *Report) WriteRest(w io.Writer) error {
 	var b strings.Builder
+	if r.Decision == store.Dropped && r.Forged+r.InDoubt > 0 {
+		fmt.Fprintf(&b, "Of these, class conflict: %s, and %s.\n", plural.Of(r.Forged, "forged entry"), plural.Of(r.InDoubt, "grant"))
+	}
+	if r.Decision == store.Dropped && r.InDoubt > 0 {
+		b.WriteString("In sink balance a remote balance system may have booked such a grant. A drop returns its money to the sponsor, also if the " +
+			"user has it:\nask the owners first, see docs/remote-balance.md#when-a-person-has-to-decide. `hongbao dead list --class " +
+			"conflict` names each.\n")
+	}
 	if r.Unreadable > 0 {
 		fmt.Fprintf(&b, "%d can't be read, so there is nothing to deliver: look at them with `hongbao dead show`, then drop "+
 			"them.\n", r.Unreadable)

@@ -307,6 +307,16 @@ func (a Campaigns) turn(ctx context.Context, action access.Action, id, why strin
 	})
 }
 
+// InRedis returns the state of a campaign in Redis, which needs no ledger. It returns nil if Redis does not have the
+// campaign, or can't be read.
+func (a Campaigns) InRedis(ctx context.Context, id string) *store.Status {
+	status, found, err := a.app.Store().Campaign(id).Status(ctx)
+	if err != nil || !found {
+		return nil
+	}
+	return &status
+}
+
 // Show returns the state of a campaign in the ledger and in Redis.
 func (a Campaigns) Show(ctx context.Context, id string) (out Shown, err error) {
 	c, added, err := a.app.CampaignWithTopUps(ctx, id)

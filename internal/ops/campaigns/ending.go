@@ -219,7 +219,7 @@ func (b *journaledRefunds) Refund(
 	return r, err
 }
 
-// End runs one step of a campaign's end, and returns the progress after it.
+// end runs one step of a campaign's end, and returns the progress after it.
 func (a Campaigns) end(c *ledger.StoredCampaign, l closing.Ledger,
 	step func(*closing.Closer) (closing.Progress, error)) (*Ending, error) {
 	locks, err := a.app.Locks()

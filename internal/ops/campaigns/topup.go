@@ -229,7 +229,7 @@ func TopUpWaits(err error) bool {
 }
 
 // DealTopUps loads a campaign's top-ups into Redis. It deals each top-up that Redis lacks, even if the ledger has
-// Recorded it as dealt, because Redis may have lost the packets. DealTopUps may run concurrently. If it is killed, the
+// recorded it as dealt, because Redis may have lost the packets. DealTopUps may run concurrently. If it is killed, the
 // next call continues its work.
 func (a Campaigns) DealTopUps(ctx context.Context, id string) error {
 	c, stored, err := a.app.Ledger().CampaignWithTopUps(ctx, id)

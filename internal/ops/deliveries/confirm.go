@@ -142,7 +142,7 @@ func (a Deliveries) inDoubt(ctx context.Context, letters *deadletter.Letters, o 
 }
 
 // confirmPackets ends credits in doubt whose letters no longer exist. It records a booked credit in the ledger. If the
-// Remote is queryable, its answer decides, and the credit need not be in doubt. It forgets a credit that was not
+// remote is queryable, its answer decides, and the credit need not be in doubt. It forgets a credit that was not
 // booked, and never sends it, because a person has already dropped its letter.
 func (a Deliveries) confirmPackets(ctx context.Context, o *Confirmation, report *Confirmed) error {
 	if len(o.Packets) == 0 {

@@ -27,7 +27,7 @@ func (a Deliveries) locked(ctx context.Context, o *Replay, do func(context.Conte
 }
 
 // lacking returns a filter for the grants that the ledger lacks, as after it was restored from a backup. It leaves out
-// Grants of archived campaigns, and grants in quarantine, about which a person decides. But it includes an undecided
+// grants of archived campaigns, and grants in quarantine, about which a person decides. But it includes an undecided
 // grant whose packet the ledger did not have when the grant arrived, and has now.
 func (a Deliveries) lacking(ctx context.Context) (func(*hongbao.Grant) bool, error) {
 	lost, err := replay.FindLacking(ctx, a.app.Store(), configs.SinkBalance, a.app.Ledger())

@@ -67,9 +67,11 @@ type SinkChange struct {
 	// Campaign is "" if the change is about the whole sink.
 	Campaign string `json:"campaign,omitempty" doc:"Id of the campaign whose grants the change affects. Absent if it affects the whole sink."`
 	// Changed is false if the sink was already in this state.
-	Changed bool      `json:"changed" doc:"False if the sink was in this state before the request."`
-	Pause   SinkPause `json:"pause" doc:"Whether the whole sink is paused after the change."`
-	Limit   SinkLimit `json:"limit" doc:"The rate limit of the sink after the change."`
+	Changed bool `json:"changed" doc:"False if the sink was in this state before the request."`
+	// Kept is the earlier pause of the campaign, if a repeated pause changed nothing.
+	Kept  *PausedCampaign `json:"kept,omitempty" doc:"The earlier pause of the campaign for the sink, if the request repeats it. That pause stays."`
+	Pause SinkPause       `json:"pause" doc:"Whether the whole sink is paused after the change."`
+	Limit SinkLimit       `json:"limit" doc:"The rate limit of the sink after the change."`
 }
 
 // PauseSink stops the delivery of grants to a sink by all workers. Each worker stops within a second, after completing
@@ -111,11 +113,27 @@ func (a Deliveries) controlCampaign(ctx context.Context, action access.Action, s
 		return do(k.Group(sink), ctx, campaign, by)
 	})
 	out.Campaign = campaign
+	if err == nil && !out.Changed {
+		out.Kept = a.campaignPause(ctx, sink, campaign)
+	}
 	return out, err
 }
 
+// campaignPause returns the latest pause of a campaign for a sink; nil if no shard that answers has the campaign paused.
+func (a Deliveries) campaignPause(ctx context.Context, sink, campaign string) (last *PausedCampaign) {
+	for _, k := range a.app.Store().Shards() {
+		list, _ := k.Group(sink).PausedCampaigns(ctx) // a shard that does not answer only hides who paused it there
+		for _, c := range list {
+			if c.Campaign == campaign && c.Paused && (last == nil || c.At.After(last.At)) {
+				last = &PausedCampaign{c.Campaign, c.By, c.Why, c.At.UTC()}
+			}
+		}
+	}
+	return last
+}
+
 // checkSinkCampaign returns an error if the campaign's id is probably mistyped: Redis has no such campaign, and no one
-// Has ever paused it for the sink. If a shard can't be read, it returns no error.
+// has ever paused it for the sink. If a shard can't be read, it returns no error.
 func (a Deliveries) checkSinkCampaign(ctx context.Context, sink, campaign string) error {
 	known := make([]bool, a.app.Store().Len())
 	store.Each(len(known), store.AllAtOnce, func(i int) error {

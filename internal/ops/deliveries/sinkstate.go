@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -40,7 +41,7 @@ func (s *SinkStatus) judge(down *store.DownReport) {
 	case s.Pause.Paused:
 		s.become(SinkPaused, "paused by %s: %s", s.Pause.By, s.Pause.Why)
 	case down != nil:
-		s.become(SinkDown, "worker %s can't deliver on %d shards since %s (%s): %s", down.Worker, down.Shards,
+		s.become(SinkDown, "worker %s can't deliver on %s since %s (%s): %s", down.Worker, plural.Of(down.Shards, "shard"),
 			down.Since.UTC().Format(time.DateTime+" UTC"), down.Code, down.Error)
 	case len(s.Workers) == 0:
 		s.become(SinkNoWorker, "no worker has started yet; `hongbao work` starts one")
@@ -49,8 +50,8 @@ func (s *SinkStatus) judge(down *store.DownReport) {
 		s.become(SinkNoWorker, "its last worker was seen %s ago; `hongbao work` starts one",
 			wholeSeconds(last.Seen))
 	case oldest > behindAfter.Seconds() && len(s.Campaigns) > 0:
-		s.become(SinkBehind, "a grant has waited for %s: %d campaigns are paused for this sink",
-			wholeSeconds(oldest), len(s.Campaigns))
+		s.become(SinkBehind, "a grant has waited for %s: %s %s paused for this sink", wholeSeconds(oldest),
+			plural.Of(len(s.Campaigns), "campaign"), plural.Verb(len(s.Campaigns), "is", "are"))
 	case oldest > behindAfter.Seconds():
 		s.become(SinkBehind, "a grant has waited for %s: the sink's target is slow, or its "+
 			"rate is limited; the workers' log and `hongbao doctor` say which", wholeSeconds(oldest))

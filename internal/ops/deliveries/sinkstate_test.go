@@ -29,7 +29,7 @@ func TestSinkState(t *testing.T) {
 		"nothing was read": {SinkStatus{Workers: []SinkWorker{alive}, Unread: []UnreadShard{{}}}, SinkUnread, "1 of 1 shards did not"},
 		"a part was read":  {SinkStatus{Shards: shards, Workers: []SinkWorker{alive}, Unread: []UnreadShard{{}}}, SinkUnread, "1 of 2"},
 		"a campaign waits": {SinkStatus{Shards: shards, Workers: []SinkWorker{alive}, Oldest: oldest(45),
-			Campaigns: []PausedCampaign{{Campaign: "rain"}}}, SinkBehind, "1 campaigns are paused for this sink"},
+			Campaigns: []PausedCampaign{{Campaign: "rain"}}}, SinkBehind, "1 campaign is paused for this sink"},
 		"paused": {SinkStatus{Shards: shards, Pause: SinkPause{Paused: true, By: "ann", Why: "lunch"}, Oldest: oldest(360)}, SinkPaused,
 			"paused by ann: lunch"},
 	} {
@@ -55,6 +55,9 @@ func TestSinkIsDownOnceAWorkerSaysSo(t *testing.T) {
 		require.EqualValues(t, "worker host-1 can't deliver on 2 shards since 2026-11-30 01:02:03 UTC (sink_down): dial tcp "+
 			"10.0.0.1:3306: connection refused", s.Why)
 	}
+	one := SinkStatus{Shards: []ShardStatus{{}}}
+	one.judge(&store.DownReport{Worker: "host-1", Code: "sink_down", Since: down.Since, Shards: 1, Error: "refused"})
+	require.EqualValues(t, "worker host-1 can't deliver on 1 shard since 2026-11-30 01:02:03 UTC (sink_down): refused", one.Why)
 	s := SinkStatus{Shards: []ShardStatus{{}}, Pause: SinkPause{Paused: true, By: "ann", Why: "lunch"}}
 	s.judge(down)
 	require.Equal(t, SinkPaused, s.State)

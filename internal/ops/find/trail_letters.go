@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Letters searches the dead letters for grants that a sink has finished but that its target lacks.
+// letters searches the dead letters for grants that a sink has finished but that its target lacks.
 func (t *trailSearch) letters(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lettersTime)
 	defer cancel()
@@ -43,7 +43,7 @@ func (t *trailSearch) letters(ctx context.Context) error {
 	return nil
 }
 
-// Has reports whether the trail has found the grant in a sink.
+// has reports whether the trail has found the grant in a sink.
 func (p *trailed) has(sink string) bool {
 	return sink == configs.SinkBalance && p.Ledger != nil || sink == configs.SinkKafka && p.Topic != nil
 }

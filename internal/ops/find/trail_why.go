@@ -70,7 +70,7 @@ func (t *trailSearch) explain(ctx context.Context) {
 	}
 }
 
-// Campaign reads the campaign's state and terms.
+// campaign reads the campaign's state and terms.
 func (t *trailSearch) campaign(ctx context.Context) error {
 	c, mine := model.Campaign{ID: t.q.Campaign}, t.app.Store().Campaign(t.q.Campaign)
 	if t.stored != nil {

@@ -1,8 +1,8 @@
 package publish
 
 import (
+	"context"
 	"crypto/tls"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
@@ -134,6 +135,21 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	require.ErrorContains(t, err, "MaxClaimAge")
 	_, err = New(testConfig("127.0.0.1:1"), nil, newStore())
 	require.Error(t, err)
+}
+
+// If no broker can be reached, the error says so in words, without kafka-go's names.
+func TestUnreachableBrokers(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig("127.0.0.1:1", "127.0.0.1:2")
+	l, err := NewLog(cfg)
+	require.NoError(t, err)
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err = l.CheckReading(ctx)
+	require.Regexp(t, `^asking for the topic's partitions: kafka can't be reached: dial tcp 127\.0\.0\.1:[12]: connect: `+
+		"connection refused$", err.Error())
+	require.True(t, hongbao.IsOutage(err))
 }
 
 func TestClientOptionsAreExplicit(t *testing.T) {

@@ -173,7 +173,7 @@ func (l *Log) fence(ctx context.Context, partition int, n numbers) (int64, error
 			n.epoch++
 		case again:
 			return 0, hongbao.Outagef(hongbao.ClassUnknown, "sending a fence record to %s: no conclusive answer in time: %w",
-				l.where(partition), sent.err)
+				l.where(partition), plain(sent.err))
 		case tooMuch, refused, absent:
 			return 0, l.sinkError("sending a fence record to "+l.where(partition), sent.outcome, sent.err)
 		}

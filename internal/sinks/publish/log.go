@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -158,9 +159,26 @@ func (l *Log) ask(ctx context.Context, what string, question func(context.Contex
 			if v == absent && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return l.sinkError(what, v, err)
 			}
-			return hongbao.Outagef(hongbao.ClassTransient, "%s: no usable answer: %w", what, err)
+			return hongbao.Outagef(hongbao.ClassTransient, "%s: %s: %w", what, why(err), plain(err))
 		}
 	}
+}
+
+// why says in words for users why a request got no usable answer.
+func why(err error) string {
+	var dial *net.OpError
+	if errors.As(err, &dial) && dial.Op == "dial" {
+		return "kafka can't be reached"
+	}
+	return "no usable answer"
+}
+
+// plain removes the name of kafka-go's method from an error: it says nothing to users.
+func plain(err error) error {
+	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(err.Error(), "kafka.(*Client).") {
+		return inner
+	}
+	return err
 }
 
 // sinkError returns a Broken error: the whole sink is refused, not one grant.
@@ -174,7 +192,7 @@ func (l *Log) sinkError(what string, v sendOutcome, err error) error {
 	case errors.Is(err, kafka.InvalidTimestamp):
 		hint = "the clocks of this machine and of the broker are too far apart"
 	}
-	return hongbao.Errorf(hongbao.ClassBroken, "%s on topic %s: %w; %s", what, l.cfg.Topic, err, hint)
+	return hongbao.Errorf(hongbao.ClassBroken, "%s on topic %s: %w; %s", what, l.cfg.Topic, plain(err), hint)
 }
 
 func (l *Log) where(partition int) string {

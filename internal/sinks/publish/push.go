@@ -142,7 +142,7 @@ func (p *Publisher) halve(ctx context.Context, s *slot, c *call, b *push, cause 
 // before.
 func (p *Publisher) undecided(s *slot, sent sendResult) error {
 	return hongbao.Outagef(hongbao.ClassUnknown, "sending to %s: no conclusive answer in time: %w; its claim stays",
-		p.where(s.partition), sent.err)
+		p.where(s.partition), plain(sent.err))
 }
 
 // completeClaim marks the claim's events done. It returns false if another worker has taken over the claim.

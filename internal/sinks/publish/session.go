@@ -129,7 +129,7 @@ func (p *Publisher) sendFence(ctx context.Context, s *slot, open *session, what 
 		return hongbao.Outagef(hongbao.ClassTransient, "%w; the next attempt uses a new one: %w", errProducer, sent.err)
 	case sent.outcome == again || sent.unsure:
 		return hongbao.Outagef(hongbao.ClassUnknown, "sending %s to %s: no conclusive answer in time: %w", what,
-			p.where(s.partition), sent.err)
+			p.where(s.partition), plain(sent.err))
 	}
 	return p.sinkError("sending "+what+" to "+p.where(s.partition), sent.outcome, sent.err)
 }

@@ -134,6 +134,12 @@ func (w *World) Bury(t *testing.T, shard int, seq int64, class hongbao.Class) {
 // BuryEntry appends an unreadable entry to shard 0 and makes it a dead letter of sink kafka.
 func (w *World) BuryEntry(t *testing.T, fields ...string) {
 	t.Helper()
+	w.BuryEntryAs(t, hongbao.ClassPermanent, fields...)
+}
+
+// BuryEntryAs is BuryEntry with the class of the letter: a forged entry has ClassConflict.
+func (w *World) BuryEntryAs(t *testing.T, class hongbao.Class, fields ...string) {
+	t.Helper()
 	k := w.Store.Shard(0)
 	_, err := k.Group("kafka").Create(t.Context())
 	require.NoError(t, err)
@@ -142,7 +148,7 @@ func (w *World) BuryEntry(t *testing.T, fields ...string) {
 	_, err = k.Group("kafka").ReadNew(t.Context(), "w1", 10_000, 0)
 	require.NoError(t, err)
 	_, err = k.DeadLetter(t.Context(), store.Letter{
-		Group: "kafka", Consumer: "w1", EntryID: id, Last: true, Class: hongbao.ClassPermanent, Reason: "can't be read",
+		Group: "kafka", Consumer: "w1", EntryID: id, Last: true, Class: class, Reason: "can't be read",
 		Attempts: 1,
 	})
 	require.NoError(t, err)
