@@ -67,9 +67,7 @@ func pendingCases() map[string]scriptCase {
 			},
 		},
 		"ack": {
-			keys: func(b *bundle) []string {
-				return b.doneKeys(b.k.Keys.Events(), b.k.Keys.Meta(), b.k.Keys.Campaign("rain"))
-			},
+			keys: ackKeys,
 			prep: pendingAndReached,
 			call: func(ctx context.Context, b *bundle) error {
 				_, err := b.k.Group("kafka").Ack(ctx, ranges, []string{b.id(ctx, 0)})
@@ -91,4 +89,8 @@ func pendingCases() map[string]scriptCase {
 			},
 		},
 	}
+}
+
+func ackKeys(b *bundle) []string {
+	return b.doneKeys(b.k.Keys.Events(), b.k.Keys.Meta(), b.k.Keys.Campaign("rain"))
 }
