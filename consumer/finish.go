@@ -52,20 +52,20 @@ func allDone(results []error) bool {
 
 // ack sets the done bits of the grants that are done, and acks the entries without remaining grants.
 func (s *shard) ack(l *lease, batch []item, results []error) error {
-	var runs []stream.SeqRange
+	var runs []stream.CampaignRange
 	var ids []string
 	grants := 0
 	for it, results := range byItem(batch, results) {
 		for i, err := range results {
 			if err == nil {
-				runs = stream.AppendSeq(runs, it.open[i].Seq)
+				runs = stream.AppendEvent(runs, it.open[i].Campaign, it.open[i].Seq)
 				grants++
 			}
 		}
 		if allDone(results) {
 			ids = append(ids, it.ID)
 			if it.entry.Kind != stream.EntryGrant { // a close and other entries without grants are done too
-				runs = append(runs, stream.SeqRange{First: it.entry.Seq, Last: it.entry.Last()})
+				runs = append(runs, stream.Of("", stream.SeqRange{First: it.entry.Seq, Last: it.entry.Last()})...)
 			}
 		}
 	}
@@ -81,7 +81,7 @@ func (s *shard) ack(l *lease, batch []item, results []error) error {
 
 // ackPatiently runs the ack script, and retries while Redis is unreachable, for less than the length of a lease. The
 // script is idempotent, so a retry after an unknown result is safe.
-func (s *shard) ackPatiently(l *lease, runs []stream.SeqRange, ids []string) error {
+func (s *shard) ackPatiently(l *lease, runs []stream.CampaignRange, ids []string) error {
 	var last error
 	policy := retry.Backoff(min(50*time.Millisecond, s.cfg.Lease/4), s.cfg.Lease/4, s.cfg.Lease*2/3)
 	return retry.Do(l.ctx, policy, func() (again bool, err error) {

@@ -268,3 +268,22 @@ func TestLetterCounts(t *testing.T) {
 	require.Len(t, c.n, maxLetterKinds)
 	require.EqualValues(t, 2, c.add(one), "a known kind is still counted")
 }
+
+// A worker delivers the grants of two campaigns, and the sink rejects those of one. The hash of each campaign counts its
+// own grants: done, or dead.
+func TestGrantsAreCountedByCampaign(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	cfg := b.config(t, "w", rejectsRain(nil, closedAccount))
+	cfg.BatchGrants = 2
+	w := start(t, cfg)
+	b.addTo(t, "snow", 3)
+	b.addTo(t, "rain", 2)
+	b.addTo(t, "snow", 2)
+	b.idle(t, 0)
+	require.Equal(t, map[string]string{"state": "open", "done:" + group: "5"},
+		b.rdb.HGetAll(t.Context(), b.keys().Keys.Campaign("snow")).Val())
+	require.Equal(t, map[string]string{"state": "open", "dead:" + group: "2"},
+		b.rdb.HGetAll(t.Context(), b.keys().Keys.Campaign("rain")).Val())
+	require.NoError(t, w.stop())
+}

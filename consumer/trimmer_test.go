@@ -66,12 +66,12 @@ func (b *bundle) finish(t *testing.T, name string, n int) {
 // ack sets the done bits of the entries and acks them, as a worker does.
 func (b *bundle) ack(t *testing.T, name string, ids ...string) {
 	t.Helper()
-	var done []stream.SeqRange
+	var done []stream.CampaignRange
 	for _, id := range ids {
 		entries, err := b.keys().Entries(t.Context(), id, id)
 		require.NoError(t, err)
 		require.Len(t, entries, 1)
-		done = append(done, stream.SeqRange{First: entries[0].Seq, Last: entries[0].Last()})
+		done = append(done, stream.Of("", stream.SeqRange{First: entries[0].Seq, Last: entries[0].Last()})...)
 	}
 	_, err := b.keys().Group(name).Ack(t.Context(), done, ids)
 	require.NoError(t, err)

@@ -1,7 +1,7 @@
--- dead_letter: writes a dead letter, marks its event as done and acks its entry if no other event of it is
--- unfinished.
+-- dead_letter: writes a dead letter, marks its event as done, counts the grant as dead and acks its entry if no other
+-- event of it is unfinished.
 --
--- KEYS  1 events  2 dead letters  3 the chunk of the sink's done bitmap (for a whole entry: no such key)
+-- KEYS  1 events  2 dead letters  3 the chunk of the sink's done bitmap  4 campaign (for a whole entry: neither)
 -- ARGV  1 group  2 entry id  3 "1" to ack the entry  4 bit of the event in KEYS[3]
 --       5 class  6 reason  7 attempts  8 the grant's line, or "" for a whole entry  9 its seq, or 0
 --       10 the consumer that has the entry
@@ -17,6 +17,9 @@ redis.call('XLEN', KEYS[2])
 local written = false
 local pending = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1)
 local done = KEYS[3] and redis.call('GETBIT', KEYS[3], ARGV[4]) == 1
+if KEYS[4] then
+	redis.call('HLEN', KEYS[4])
+end
 if #pending == 0 or pending[1][2] ~= ARGV[10] then
 	return { 'lost' }
 end
@@ -42,6 +45,7 @@ if not done then
 	redis.call('XADD', KEYS[2], '*', unpack(letter))
 	if KEYS[3] then
 		redis.call('SETBIT', KEYS[3], ARGV[4], 1)
+		add_finished(KEYS[4], 'dead:' .. ARGV[1], 1)
 	end
 	written = true
 end

@@ -1,8 +1,8 @@
 -- resolve_letter: ends a dead letter by an operator's decision: it moves the letter with all its fields to the
--- resolved letters.
+-- resolved letters. A requeued grant no longer counts as dead but as done; a dropped one still counts as dead.
 --
--- KEYS  1 dead letters  2 resolved letters
--- ARGV  1 id of the letter  2 decision, "requeued" or "dropped"  3 who decided  4 why
+-- KEYS  1 dead letters  2 resolved letters  3 campaign of the grant that was requeued, else no such key
+-- ARGV  1 id of the letter  2 decision, "requeued" or "dropped"  3 who decided  4 why  5 sink
 -- Reply "resolved", or "gone" if there is no such letter
 -- Cost  O(fields of the letter)
 -- First write XADD to the resolved letters: it grows memory, but also runs when Redis is full. The letter's own fields
@@ -10,6 +10,9 @@
 -- Repeat answers "gone".
 
 redis.call('XLEN', KEYS[2])
+if KEYS[3] then
+	redis.call('HLEN', KEYS[3])
+end
 local letter = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])[1]
 if not letter then
 	return { 'gone' }
@@ -22,4 +25,8 @@ for _, field in ipairs(letter[2]) do
 end
 redis.call('XADD', KEYS[2], '*', unpack(record))
 redis.call('XDEL', KEYS[1], ARGV[1])
+if KEYS[3] then
+	add_finished(KEYS[3], 'dead:' .. ARGV[5], -1)
+	add_finished(KEYS[3], 'done:' .. ARGV[5], 1)
+end
 return { 'resolved' }

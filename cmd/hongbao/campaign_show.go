@@ -52,6 +52,9 @@ func writeShown(w io.Writer, c *campaigns.Shown, now time.Time) error {
 			fmt.Fprintf(t, "shard %d\t%s of %s granted, %s left, %s\n", p.Shard, money.Count(p.Granted), money.Count(p.Loaded),
 				money.Count(p.Left), p.State)
 		}
+		for _, f := range r.Sinks {
+			fmt.Fprintf(t, "sink %s\t%s done, %s dead\n", f.Sink, money.Count(f.Done), money.Count(f.Dead))
+		}
 	} else {
 		fmt.Fprintf(t, "packets\t%s, not in Redis\n", money.Count(c.Ledger.Packets))
 	}

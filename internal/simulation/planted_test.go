@@ -44,6 +44,7 @@ var caughtWithin = map[string]int{
 	"receipts_not_put_back":     20,
 	"refund_before_settled":     120,
 	"replay_believes_done_bits": 120,
+	"repeats_counted":           5,
 	"replay_reads_no_topic":     120,
 	"request_not_recognised":    5,
 	"same_log_unchecked":        450,

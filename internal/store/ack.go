@@ -12,15 +12,15 @@ import (
 
 var ackScript = newDrainScript("ack", "bits")
 
-// Ack marks events as done by the group's sink and acks the entries ids, in one step. A repeated call has no further
-// effect. Ack returns how many entries this call acked.
-func (g Group) Ack(ctx context.Context, events []stream.SeqRange, ids []string) (int, error) {
-	g.shard.saw(ctx, events...)
-	m := newMarks(g.shard.Keys, g.name, []string{g.shard.Keys.Events()}, events)
-	args := make([]any, 2, 2+3*len(m.pieces)+len(ids))
-	args[0], args[1] = g.name, len(m.pieces)
+// Ack marks events as done by the group's sink, counts them by campaign, and acks the entries ids, in one step. A
+// repeated call has no further effect. Ack returns how many entries this call acked.
+func (g Group) Ack(ctx context.Context, events []stream.CampaignRange, ids []string) (int, error) {
+	g.shard.saw(ctx, stream.Seqs(events)...)
+	m, campaigns := newCounted(g.shard.Keys, g.name, []string{g.shard.Keys.Events(), g.shard.Keys.Meta()}, events)
+	args := make([]any, 3, 3+5*len(m.pieces)+len(ids))
+	args[0], args[1], args[2] = g.name, campaigns, len(m.pieces)
 	for _, p := range m.pieces {
-		args = append(args, p.key, p.first, p.last)
+		args = append(args, p.key, p.first, p.last, p.base, p.campaign)
 	}
 	for _, id := range ids {
 		args = append(args, id)

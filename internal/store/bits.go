@@ -16,10 +16,34 @@ type piece struct {
 	key         int // index of the chunk in KEYS, from 1
 	first, last int64
 	base        int64 // seq of the chunk's first bit
+	campaign    int   // index of the campaign in KEYS; 0 for none
 }
 
+// newMarks returns marks without campaigns. keys are the script's keys so far.
 func newMarks(k Keys, sink string, keys []string, events []stream.SeqRange) marks {
 	m := marks{keys: keys, chunks: make(map[int64]int, 2)}
+	m.add(k, sink, 0, events...)
+	return m
+}
+
+// newCounted is newMarks for a script that counts what it marks: the campaigns of the events become keys, too, before
+// the chunks. campaigns is their number.
+func newCounted(k Keys, sink string, keys []string, events []stream.CampaignRange) (m marks, campaigns int) {
+	m = marks{keys: keys, chunks: make(map[int64]int, 2)}
+	at := map[string]int{"": 0}
+	for _, r := range events {
+		if _, known := at[r.Campaign]; !known {
+			m.keys = append(m.keys, k.Campaign(r.Campaign))
+			at[r.Campaign] = len(m.keys)
+		}
+	}
+	for _, r := range events {
+		m.add(k, sink, at[r.Campaign], r.SeqRange)
+	}
+	return m, len(at) - 1
+}
+
+func (m *marks) add(k Keys, sink string, campaign int, events ...stream.SeqRange) {
 	for _, r := range events {
 		for first := r.First; first <= r.Last; {
 			chunk := first / ChunkEvents
@@ -31,11 +55,10 @@ func newMarks(k Keys, sink string, keys []string, events []stream.SeqRange) mark
 				m.chunks[chunk] = key
 			}
 			base := chunk * ChunkEvents
-			m.pieces = append(m.pieces, piece{key: key, first: first - base, last: last - base, base: base})
+			m.pieces = append(m.pieces, piece{key, first - base, last - base, base, campaign})
 			first = last + 1
 		}
 	}
-	return m
 }
 
 // Without returns the events in runs that are not in others. Both lists must be in ascending order.

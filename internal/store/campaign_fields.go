@@ -59,7 +59,8 @@ type CampaignFields struct {
 	PauseAt           time.Time
 
 	campaign string
-	has      map[string]error // by name of a field in the hash: why it can't be read, or nil
+	counts   map[string]string // the fields that count finished grants, see Finished
+	has      map[string]error  // by name of a field in the hash: why it can't be read, or nil
 }
 
 // PacketSum is a number of packets and the sum of their amounts.
@@ -117,9 +118,9 @@ var campaignSchema = map[string]func(f *CampaignFields) any{
 	"pause_at":         func(f *CampaignFields) any { return &f.PauseAt },
 }
 
-// parseFields parses the fields of a campaign's hash. It ignores fields that are not in the schema.
+// parseFields parses the fields of a campaign's hash. It ignores fields that it does not know.
 func parseFields(campaign string, texts map[string]string) *CampaignFields {
-	f := &CampaignFields{campaign: campaign, has: map[string]error{}}
+	f := &CampaignFields{campaign: campaign, counts: map[string]string{}, has: map[string]error{}}
 	for name, text := range texts {
 		f.parse(name, text)
 	}
@@ -129,6 +130,8 @@ func parseFields(campaign string, texts map[string]string) *CampaignFields {
 func (f *CampaignFields) parse(name, text string) {
 	if to, known := campaignSchema[name]; known {
 		f.has[name] = set(to(f), text)
+	} else if isCount(name) {
+		f.counts[name] = text
 	}
 }
 

@@ -23,7 +23,9 @@ type Status struct {
 	// LeftAmount is the sum of all packets that no user has, including packets that are not loaded yet. Without
 	// those, the growth of LeftAmount during the load would reveal the amounts of single packets.
 	LeftAmount hongbao.Amount `json:"left_amount" doc:"Sum of all packets that no user has got, whether loaded yet or not, in minor units."`
-	Pause      *Pause         `json:"pause,omitempty" doc:"Who paused the campaign, why and when. Absent unless the state is 'paused'."`
+	// Sinks are in the order of their names. A sink that has finished no grant is missing.
+	Sinks []Finished `json:"sinks" nullable:"false" doc:"For each sink, how many of the campaign's grants it has finished, in the order of the names. A sink that has finished none is absent."`
+	Pause *Pause     `json:"pause,omitempty" doc:"Who paused the campaign, why and when. Absent unless the state is 'paused'."`
 	// Places is empty if the campaign is on one shard only.
 	Places []PlaceStatus `json:"places,omitempty" doc:"State on each shard of the campaign. Absent if the campaign has one shard."`
 
@@ -75,7 +77,8 @@ func (c Campaign) Status(ctx context.Context) (st Status, found bool, err error)
 	if err != nil {
 		return st, false, err
 	}
-	st = Status{Hash: f.Hash, Shard: places[0].Index(), Packets: f.Packets, LeftAmount: f.Total, dealt: MaxGenerations}
+	st = Status{Hash: f.Hash, Shard: places[0].Index(), Packets: f.Packets, LeftAmount: f.Total, Sinks: []Finished{},
+		dealt: MaxGenerations}
 	for j, k := range places {
 		if j > 0 {
 			f, err = k.CampaignFields(ctx, c.id)
@@ -105,7 +108,8 @@ func (c Campaign) Spec(ctx context.Context) (spec string, found bool, err error)
 func (s *Status) addPlace(k *Shard, f *CampaignFields) error {
 	p, dealt := PlaceStatus{State: missing, Shard: k.Index()}, int64(1)
 	if f.Exists() {
-		if err := errors.Join(f.Need("loaded", grantedField, grantedAmountField), f.Readable("dealt")); err != nil {
+		err := errors.Join(f.Need("loaded", grantedField, grantedAmountField), f.Readable("dealt"), s.addFinished(f))
+		if err != nil {
 			return err
 		}
 		p.State, p.Counts = f.State, Counts{Loaded: f.Loaded, Granted: f.Granted, Left: f.Loaded - f.Granted}

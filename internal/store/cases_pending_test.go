@@ -67,7 +67,7 @@ func pendingCases() map[string]scriptCase {
 			},
 		},
 		"ack": {
-			keys: func(b *bundle) []string { return b.doneKeys(b.k.Keys.Events()) },
+			keys: ackKeys,
 			prep: pendingAndReached,
 			call: func(ctx context.Context, b *bundle) error {
 				_, err := b.k.Group("kafka").Ack(ctx, ranges, []string{b.id(ctx, 0)})
@@ -76,16 +76,21 @@ func pendingCases() map[string]scriptCase {
 		},
 		"dead_letter": {
 			keys: func(b *bundle) []string {
-				return []string{b.k.Keys.Events(), b.k.Keys.Dead("kafka"), b.k.Keys.Done("kafka", 0)}
+				return []string{b.k.Keys.Events(), b.k.Keys.Dead("kafka"), b.k.Keys.Done("kafka", 0),
+					b.k.Keys.Campaign("rain")}
 			},
 			prep: pending,
 			call: func(ctx context.Context, b *bundle) error {
 				_, err := b.k.DeadLetter(ctx, store.Letter{
 					Group: "kafka", Consumer: "w1", EntryID: b.id(ctx, 1), Last: true,
-					Grant: &hongbao.Grant{Seq: 3, Packet: 3, Amount: 1, User: "u3"},
+					Grant: &hongbao.Grant{Campaign: "rain", Seq: 3, Packet: 3, Amount: 1, User: "u3"},
 				})
 				return err
 			},
 		},
 	}
+}
+
+func ackKeys(b *bundle) []string {
+	return b.doneKeys(b.k.Keys.Events(), b.k.Keys.Meta(), b.k.Keys.Campaign("rain"))
 }

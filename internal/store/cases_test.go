@@ -29,7 +29,8 @@ type scriptCase struct {
 	ages bool
 }
 
-var ranges = []stream.SeqRange{{First: 1, Last: 2}, {First: store.ChunkEvents - 1, Last: store.ChunkEvents}}
+var ranges = stream.Of("rain", stream.SeqRange{First: 1, Last: 2},
+	stream.SeqRange{First: store.ChunkEvents - 1, Last: store.ChunkEvents})
 
 func claimCall(id, owner string) *store.ClaimCall {
 	return &store.ClaimCall{Sink: "kafka", ID: id, Owner: owner, Lease: time.Minute, Events: ranges, Payload: "p"}
@@ -52,7 +53,7 @@ func deadLetter(t *testing.T, b *bundle) {
 	written, err := b.k.DeadLetter(t.Context(), store.Letter{
 		Group: "kafka", Consumer: "w1", EntryID: b.id(t.Context(), 1), Last: true, Class: hongbao.ClassPermanent,
 		Reason: "too large", Attempts: 3,
-		Grant: &hongbao.Grant{Seq: 3, Packet: 3, Amount: 1, User: "u3"},
+		Grant: &hongbao.Grant{Campaign: "rain", Seq: 3, Packet: 3, Amount: 1, User: "u3"},
 	})
 	require.NoError(t, err)
 	require.True(t, written)
@@ -62,6 +63,14 @@ func claimed(t *testing.T, b *bundle) {
 	reachedRanges(t, b)
 	_, err := b.k.Claim(t.Context(), claimCall("c1", "w1"))
 	require.NoError(t, err)
+}
+
+// withRain puts campaign rain into Redis before prep.
+func withRain(prep func(t *testing.T, b *bundle)) func(t *testing.T, b *bundle) {
+	return func(t *testing.T, b *bundle) {
+		b.load(t, spec("rain", 5))
+		prep(t, b)
+	}
 }
 
 func reachedRanges(t *testing.T, b *bundle) { b.reached(t, 2*store.ChunkEvents) }
@@ -357,7 +366,9 @@ func endCases() map[string]scriptCase {
 func keepCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"resolve_letter": {
-			keys: func(b *bundle) []string { return []string{b.k.Keys.Dead("kafka"), b.k.Keys.ResolvedLetters("kafka")} },
+			keys: func(b *bundle) []string {
+				return []string{b.k.Keys.Dead("kafka"), b.k.Keys.ResolvedLetters("kafka"), b.k.Keys.Campaign("rain")}
+			},
 			prep: deadLetter,
 			call: func(ctx context.Context, b *bundle) error {
 				id := "1-1"
@@ -365,7 +376,8 @@ func keepCases() map[string]scriptCase {
 					id = rows[0].ID
 				}
 				_, err := b.k.ResolveLetter(ctx,
-					&store.Resolution{Sink: "kafka", Letter: id, What: store.Dropped, Decision: by("ann", "a test")})
+					&store.Resolution{Sink: "kafka", Letter: id, What: store.Requeued, Campaign: "rain",
+						Decision: by("ann", "a test")})
 				return err
 			},
 		},
@@ -437,10 +449,10 @@ func claimCases() map[string]scriptCase {
 		},
 		"complete": {
 			keys: func(b *bundle) []string {
-				return b.doneKeys(b.k.Keys.Claims("kafka"), b.k.Keys.Meta(), b.k.Keys.Done("requeue-kafka", 0),
-					b.k.Keys.Done("requeue-kafka", 1))
+				return b.doneKeys(b.k.Keys.Claims("kafka"), b.k.Keys.Meta(), b.k.Keys.Campaign("rain"),
+					b.k.Keys.Done("requeue-kafka", 0), b.k.Keys.Done("requeue-kafka", 1))
 			},
-			prep: claimed,
+			prep: withRain(claimed),
 			call: func(ctx context.Context, b *bundle) error {
 				return b.k.Group("kafka").Complete(ctx, &stream.Claim{ID: "c1", Fence: 1, Events: ranges},
 					store.Also{Sink: "requeue-kafka", Letters: true})
@@ -562,11 +574,12 @@ func mendCases() map[string]scriptCase {
 		},
 		"mark": {
 			keys: func(b *bundle) []string {
-				return []string{b.k.Keys.Meta(), b.k.Keys.Claims("kafka"), b.k.Keys.Done("kafka", 0)}
+				return []string{b.k.Keys.Meta(), b.k.Keys.Claims("kafka"), b.k.Keys.Campaign("rain"),
+					b.k.Keys.Done("kafka", 0)}
 			},
-			prep: func(t *testing.T, b *bundle) { b.begin(t) },
+			prep: withRain(func(t *testing.T, b *bundle) { b.begin(t) }),
 			call: func(ctx context.Context, b *bundle) error {
-				return b.k.SetDone(ctx, attempt, "kafka", "kafka", []stream.SeqRange{{First: 3, Last: 40}})
+				return b.k.SetDone(ctx, attempt, "kafka", "kafka", seqs("rain", 3, 40))
 			},
 		},
 	}

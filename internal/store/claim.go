@@ -29,7 +29,7 @@ type ClaimCall struct {
 	// TakeLive means that claims of live owners are taken over too. Set it only for sinks where a second push of the
 	// same claim is harmless.
 	TakeLive bool
-	Events   []stream.SeqRange
+	Events   []stream.CampaignRange
 	Payload  string
 }
 
@@ -44,8 +44,9 @@ func (k *Shard) Claim(ctx context.Context, c *ClaimCall) (stream.ClaimAnswer, er
 	if done == "" {
 		done = c.Sink
 	}
-	k.saw(ctx, c.Events...)
-	m := newMarks(k.Keys, done, []string{k.Keys.Claims(c.Sink), k.Keys.Meta()}, c.Events)
+	seqs := stream.Seqs(c.Events)
+	k.saw(ctx, seqs...)
+	m := newMarks(k.Keys, done, []string{k.Keys.Claims(c.Sink), k.Keys.Meta()}, seqs)
 	take, trimmed := "ended", ""
 	if c.TakeLive {
 		take = "any"
@@ -53,7 +54,7 @@ func (k *Shard) Claim(ctx context.Context, c *ClaimCall) (stream.ClaimAnswer, er
 	if c.Trimmed {
 		trimmed = "trimmed"
 	}
-	args := []any{c.ID, c.Owner, c.Lease.Milliseconds(), take, c.Payload, FormatRanges(c.Events), trimmed}
+	args := []any{c.ID, c.Owner, c.Lease.Milliseconds(), take, c.Payload, FormatEvents(c.Events), trimmed}
 	for _, p := range m.pieces {
 		args = append(args, p.key, p.first, p.last, p.base)
 	}
@@ -80,7 +81,7 @@ func parseAnswer(reply []string) (a stream.ClaimAnswer, err error) {
 	}
 	for r.err == nil && len(r.rest) > 0 {
 		o := stream.Claim{ID: r.string(), Fence: r.int64()}
-		o.Events, err = parseRanges(r.string())
+		o.Events, err = parseEvents(r.string())
 		r.err = errors.Join(r.err, err)
 		o.Payload = r.string()
 		a.Open = append(a.Open, o)
@@ -110,31 +111,33 @@ type Also struct {
 }
 
 // Complete ends a claim whose push arrived. It sets the done bits of sink and of the sink in also, if that is not the
-// zero value, and removes the claim. The error is stream.ErrFenced if the claim was taken over or has already ended. A
-// claim that Redis has lost is also completed, unless a newer claim covers some of its events. Redis loses a claim if
-// the key is deleted or the data go back in time.
+// zero value, counts the newly finished grants of sink by campaign, and removes the claim. The error is
+// stream.ErrFenced if the claim was taken over or has already ended. A claim that Redis has lost is also completed,
+// unless a newer claim covers some of its events. Redis loses a claim if the key is deleted or the data go back in time.
 func (g Group) Complete(ctx context.Context, c *stream.Claim, also Also) error {
-	g.shard.saw(ctx, c.Events...)
-	m := newMarks(g.shard.Keys, g.name, []string{g.shard.Keys.Claims(g.name), g.shard.Keys.Meta()}, c.Events)
-	var more marks // its pieces cover the same events as those of m, in the same order
+	g.shard.saw(ctx, stream.Seqs(c.Events)...)
+	k := g.shard.Keys
+	m, campaigns := newCounted(k, g.name, []string{k.Claims(g.name), k.Meta()}, c.Events)
+	more := marks{keys: m.keys, chunks: map[int64]int{}} // has the same events as m, in the same order
 	if also.Sink != "" {
-		more = newMarks(g.shard.Keys, also.Sink, m.keys, c.Events)
-		m.keys = more.keys
+		for _, r := range c.Events {
+			more.add(k, also.Sink, 0, r.SeqRange)
+		}
 	}
-	args := []any{c.ID, c.Fence, FormatRanges(c.Events)}
+	args := []any{c.ID, c.Fence, FormatEvents(c.Events), g.name, campaigns}
 	for i, p := range m.pieces {
 		letters := 0
 		if also.Letters {
 			letters = more.pieces[i].key
 		}
-		args = append(args, p.key, p.first, p.last, p.base, letters)
+		args = append(args, p.key, p.first, p.last, p.base, p.campaign, letters)
 	}
 	if !also.Letters {
 		for _, p := range more.pieces {
-			args = append(args, p.key, p.first, p.last, p.base, 0)
+			args = append(args, p.key, p.first, p.last, p.base, 0, 0)
 		}
 	}
-	reply, err := g.shard.run(ctx, completeScript, m.keys, args)
+	reply, err := g.shard.run(ctx, completeScript, more.keys, args)
 	return fenced(completeScript, c, reply, err)
 }
 
@@ -155,30 +158,46 @@ func fenced(s *script, c *stream.Claim, reply []string, err error) error {
 	return nil
 }
 
-// FormatRanges returns ranges as scripts and claims have them, "first-last,first-last".
-func FormatRanges(ranges []stream.SeqRange) string {
+// FormatEvents returns events as scripts and claims have them, "first-last campaign,first-last campaign". The campaign
+// and its space are missing if there is none.
+func FormatEvents(events []stream.CampaignRange) string {
 	var b strings.Builder
-	for i, r := range ranges {
+	for i, r := range events {
 		if i > 0 {
 			b.WriteByte(',')
 		}
 		b.WriteString(strconv.FormatInt(r.First, 10))
 		b.WriteByte('-')
 		b.WriteString(strconv.FormatInt(r.Last, 10))
+		if r.Campaign != "" {
+			b.WriteByte(' ')
+			b.WriteString(r.Campaign)
+		}
 	}
 	return b.String()
 }
 
-func parseRanges(s string) ([]stream.SeqRange, error) {
-	var out []stream.SeqRange
+// parseEvents parses the result of FormatEvents.
+func parseEvents(s string) ([]stream.CampaignRange, error) {
+	var out []stream.CampaignRange
 	for _, part := range strings.Split(s, ",") {
-		a, b, ok := strings.Cut(part, "-")
-		first, err1 := strconv.ParseInt(a, 10, 64)
-		last, err2 := strconv.ParseInt(b, 10, 64)
-		if !ok || err1 != nil || err2 != nil || last < first {
-			return nil, fmt.Errorf("%.40q is not a range of events", part)
+		seqs, campaign, _ := strings.Cut(part, " ")
+		r, err := parseRange(seqs)
+		if err != nil {
+			return nil, err
 		}
-		out = append(out, stream.SeqRange{First: first, Last: last})
+		out = append(out, stream.CampaignRange{SeqRange: r, Campaign: campaign})
 	}
 	return out, nil
+}
+
+func parseRange(s string) (r stream.SeqRange, err error) {
+	a, b, _ := strings.Cut(s, "-")
+	var errs [2]error
+	r.First, errs[0] = strconv.ParseInt(a, 10, 64)
+	r.Last, errs[1] = strconv.ParseInt(b, 10, 64)
+	if errs[0] != nil || errs[1] != nil || r.Last < r.First {
+		return r, fmt.Errorf("%.40q is not a range of events", s)
+	}
+	return r, nil
 }

@@ -31,7 +31,7 @@ type modelClaim struct {
 	over  bool
 }
 
-func overlap(a, b []stream.SeqRange) bool {
+func overlap(a, b []stream.CampaignRange) bool {
 	for _, x := range a {
 		for _, y := range b {
 			if x.First <= y.Last && y.First <= x.Last {
@@ -90,13 +90,14 @@ func (m *claimModel) lost(c *stream.Claim) bool {
 }
 
 // drawEvents draws ascending runs with gaps between them, near the edges of chunks.
-func drawEvents(t *rapid.T) []stream.SeqRange {
+func drawEvents(t *rapid.T) []stream.CampaignRange {
 	first := rapid.SampledFrom([]int64{1, store.ChunkEvents - 30, 2*store.ChunkEvents - 30}).Draw(t, "base")
-	var out []stream.SeqRange
+	var out []stream.CampaignRange
 	for range rapid.IntRange(1, 3).Draw(t, "runs") {
 		first += rapid.Int64Range(2, 20).Draw(t, "gap")
 		last := first + rapid.Int64Range(0, 20).Draw(t, "more")
-		out = append(out, stream.SeqRange{First: first, Last: last})
+		campaign := rapid.SampledFrom([]string{"", "rain", "snow-2026-01"}).Draw(t, "campaign")
+		out = append(out, stream.Of(campaign, stream.SeqRange{First: first, Last: last})...)
 		first = last
 	}
 	return out
@@ -130,7 +131,7 @@ func ended(t *rapid.T, valid bool, err error) bool {
 	return false
 }
 
-func (l *claimLives) push(ranges []stream.SeqRange) {
+func (l *claimLives) push(ranges []stream.CampaignRange) {
 	for _, r := range ranges {
 		for seq := r.First; seq <= r.Last; seq++ {
 			l.done[seq] = true
@@ -243,7 +244,7 @@ func TestCompleteOfADeletedClaim(t *testing.T) {
 			b *bundle) {
 			grant(t, b, "c9", stream.SeqRange{First: 1000, Last: 1001})
 		}, false},
-		"its events were claimed": {func(t *testing.T, b *bundle) { grant(t, b, "c9", ranges[0]) }, true},
+		"its events were claimed": {func(t *testing.T, b *bundle) { grant(t, b, "c9", ranges[0].SeqRange) }, true},
 		"a claim can't be read": {func(t *testing.T, b *bundle) {
 			require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Claims("kafka"), "c9", "garbage").Err())
 		}, true},
@@ -274,7 +275,7 @@ func TestCompleteOfADeletedClaim(t *testing.T) {
 			require.Empty(t, differ(after, b.dump(t)))
 			again, err := b.k.Claim(t.Context(), claimCall("again", "w1"))
 			require.NoError(t, err)
-			require.Equal(t, ranges, again.Done)
+			require.Equal(t, stream.Seqs(ranges), again.Done)
 		})
 	}
 }
@@ -282,7 +283,7 @@ func TestCompleteOfADeletedClaim(t *testing.T) {
 func grant(t *testing.T, b *bundle, id string, events stream.SeqRange) {
 	t.Helper()
 	call := claimCall(id, "w2")
-	call.Events = []stream.SeqRange{events}
+	call.Events = stream.Of("rain", events)
 	a, err := b.k.Claim(t.Context(), call)
 	require.NoError(t, err)
 	require.True(t, a.Granted())
@@ -305,7 +306,7 @@ func TestClaimRepeated(t *testing.T) {
 	require.NoError(t, b.k.Group("kafka").Complete(t.Context(), &again.Open[0], store.Also{}))
 	done, err := b.k.Claim(t.Context(), claimCall("c2", "w1"))
 	require.NoError(t, err)
-	require.Equal(t, ranges, done.Done)
+	require.Equal(t, stream.Seqs(ranges), done.Done)
 }
 
 // Redis has an unreadable claim. A new claim for the same events fails as Broken and does not overwrite it.

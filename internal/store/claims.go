@@ -58,6 +58,6 @@ func parseClaim(id, text string) (c OpenClaim, err error) {
 		return c, fmt.Errorf("its time can't be read: %w", err)
 	}
 	c.Until = time.UnixMilli(ms).UTC()
-	c.Events, err = parseRanges(lines[1])
+	c.Events, err = parseEvents(lines[1])
 	return c, err
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-var deadLetterScript = newDrainScript("dead_letter")
+var deadLetterScript = newDrainScript("dead_letter", "bits")
 
 // Letter is a dead letter to write: for a grant, or for a whole entry that can't be read.
 type Letter struct {
@@ -27,15 +27,15 @@ type Letter struct {
 // MaxReason is the longest reason that a dead letter keeps, in bytes.
 const MaxReason = 2000
 
-// DeadLetter moves a grant or an entry to the dead letters: dead letter, done bit and ack in one step. It reports
-// whether this call wrote the letter. It writes nothing if the letter exists, or if the entry is no longer pending
-// for the consumer.
+// DeadLetter moves a grant or an entry to the dead letters: dead letter, done bit, count and ack in one step. It
+// reports whether this call wrote the letter. It writes nothing if the letter exists, or if the entry is no longer
+// pending for the consumer.
 func (k *Shard) DeadLetter(ctx context.Context, l Letter) (bool, error) {
 	keys := []string{k.Keys.Events(), k.Keys.Dead(l.Group)}
 	var line, bit, seq = "", "0", "0"
 	if l.Grant != nil {
 		k.saw(ctx, stream.SeqRange{First: l.Grant.Seq, Last: l.Grant.Seq})
-		keys = append(keys, k.Keys.Done(l.Group, l.Grant.Seq/ChunkEvents))
+		keys = append(keys, k.Keys.Done(l.Group, l.Grant.Seq/ChunkEvents), k.Keys.Campaign(l.Grant.Campaign))
 		bit = strconv.FormatInt(l.Grant.Seq%ChunkEvents, 10)
 		seq = strconv.FormatInt(l.Grant.Seq, 10)
 		line = GrantLine(l.Grant)

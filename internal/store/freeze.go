@@ -253,14 +253,12 @@ func parseSkipped(text string) (list []skippedRange, err error) {
 		r := skippedRange{}
 		part, r.accepted = strings.CutSuffix(part, "*")
 		seqs, epoch, _ := strings.Cut(part, "@")
-		runs, err := parseRanges(seqs)
-		if err != nil {
+		if r.SeqRange, err = parseRange(seqs); err != nil {
 			return nil, err
 		}
-		if r.epoch, err = parseDigits(epoch); err != nil || len(runs) != 1 {
+		if r.epoch, err = parseDigits(epoch); err != nil {
 			return nil, fmt.Errorf("%.80q is no skipped range: want \"first-last@epoch\"", part)
 		}
-		r.SeqRange = runs[0]
 		list = append(list, r)
 	}
 	return list, nil

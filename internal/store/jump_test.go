@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -67,13 +68,13 @@ func TestJumpIsNoBacklog(t *testing.T) {
 	raw := b.read(t, "kafka", "w1", 100)
 	require.Len(t, raw, 4+1+6+1+2)
 	for done, skipped := range map[string]stream.SeqRange{raw[4].ID: first, raw[11].ID: second} {
-		_, err := b.k.Group("kafka").Ack(t.Context(), []stream.SeqRange{skipped}, []string{done})
+		_, err := b.k.Group("kafka").Ack(t.Context(), stream.Of("", skipped), []string{done})
 		require.NoError(t, err)
 	}
 	out = b.trim(t, store.Trim{Groups: groups})
 	require.EqualValues(t, 12, out.Seq-out.Finished, "the bits of the skipped seqs do not count twice")
 	_, err := b.k.Group("kafka").Ack(t.Context(),
-		[]stream.SeqRange{{First: 1, Last: 4}, {First: first.Last + 1, Last: second.First - 1}}, nil)
+		slices.Concat(seqs("", 1, 4), seqs("", first.Last+1, second.First-1)), nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, second.Last+2-b.trim(t, store.Trim{Groups: groups}).Finished)
 }
@@ -125,7 +126,7 @@ func TestJumpTrimsNothingEarly(t *testing.T) {
 	b.done(t, "kafka", 300)
 	skipped := b.jumps(t)
 	raw := b.read(t, "kafka", "w1", 1)
-	_, err := b.k.Group("kafka").Ack(t.Context(), []stream.SeqRange{skipped}, idsOf(raw))
+	_, err := b.k.Group("kafka").Ack(t.Context(), stream.Of("", skipped), idsOf(raw))
 	require.NoError(t, err)
 	out := b.trim(t, store.Trim{Groups: []string{"kafka"}, Retention: time.Hour, MaxEvents: 300})
 	require.Zero(t, out.Deleted)

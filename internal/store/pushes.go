@@ -24,7 +24,8 @@ type ClaimsConfig struct {
 	Requeues string
 	// Trimmed is for a consumer group: events below the done floor count as done, because the trimmer has deleted
 	// their bits. Such events occur in a replay to the group's sink, and in a worker that was suspended while others
-	// finished and trimmed its entries. Trimmed does not apply if Done is set, because those bits are never trimmed.
+	// finished and trimmed its entries. It does not apply to other bits in Done, which are never trimmed. Complete counts
+	// what a consumer group has finished by campaign.
 	Trimmed bool
 	// Owner names this worker. Each worker must have a unique name.
 	Owner string
@@ -80,7 +81,7 @@ func (s *Store) Claims(cfg ClaimsConfig) (*Claims, error) {
 // Otherwise nothing is claimed, and the answer has the done events and the open claims. The call has taken over these
 // open claims, and the caller must finish them. If the caller repeats a granted call, the answer has the granted
 // claim as an open one.
-func (c *Claims) Claim(ctx context.Context, in stream.Opening, id string, events []stream.SeqRange,
+func (c *Claims) Claim(ctx context.Context, in stream.Opening, id string, events []stream.CampaignRange,
 	payload string) (stream.ClaimAnswer, error) {
 	if err := checkClaim(id, events); err != nil {
 		return stream.ClaimAnswer{}, hongbao.Errorf(hongbao.ClassPermanent,
@@ -101,6 +102,9 @@ func (c *Claims) Complete(ctx context.Context, in stream.Opening, claim stream.C
 	if c.cfg.Done != "" && c.cfg.Done != c.cfg.Sink {
 		also = Also{Sink: c.cfg.Done}
 	}
+	if !c.cfg.Trimmed {
+		claim.Events = stream.Of("", stream.Seqs(claim.Events)...)
+	}
 	return c.shard(in).Group(c.cfg.Sink).Complete(ctx, &claim, also)
 }
 
@@ -113,7 +117,7 @@ func (c *Claims) Release(ctx context.Context, in stream.Opening, claim stream.Cl
 func (c *Claims) shard(in stream.Opening) *Shard { return c.store.Shard(in.Shard).At(in.Epoch) }
 
 // checkClaim returns an error if the stored claim could not be found or parsed later.
-func checkClaim(id string, events []stream.SeqRange) error {
+func checkClaim(id string, events []stream.CampaignRange) error {
 	err := hongbao.CheckID(id)
 	if err == nil && id[0] == '#' {
 		err = errors.New("a claim's id can't begin with #")

@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	resolveLetterScript = newDrainScript("resolve_letter")
+	resolveLetterScript = newDrainScript("resolve_letter", "bits")
 	expireLettersScript = newDrainScript("expire_letters")
 )
 
@@ -25,14 +25,20 @@ const (
 type Resolution struct {
 	Sink, Letter string // id of the letter
 	What         string // Requeued or Dropped
+	// Campaign is the campaign of a grant that was requeued; else it is empty.
+	Campaign string
 	stream.Decision
 }
 
 // ResolveLetter moves a dead letter to the resolved ones, with the decision, in one step. It returns false if there
-// is no such letter, for example because it was already moved.
+// is no such letter, for example because it was already moved. A requeued grant is no longer counted as dead, but as
+// done.
 func (k *Shard) ResolveLetter(ctx context.Context, d *Resolution) (bool, error) {
-	reply, err := k.run(ctx, resolveLetterScript, []string{k.Keys.Dead(d.Sink), k.Keys.ResolvedLetters(d.Sink)},
-		[]any{d.Letter, d.What, d.By, d.Why})
+	keys := []string{k.Keys.Dead(d.Sink), k.Keys.ResolvedLetters(d.Sink)}
+	if d.Campaign != "" {
+		keys = append(keys, k.Keys.Campaign(d.Campaign))
+	}
+	reply, err := k.run(ctx, resolveLetterScript, keys, []any{d.Letter, d.What, d.By, d.Why, d.Sink})
 	if err != nil {
 		return false, err
 	}

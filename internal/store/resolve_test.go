@@ -78,7 +78,7 @@ func TestClaimWithOtherDoneBits(t *testing.T) {
 	a, err := b.k.Claim(ctx, c)
 	require.NoError(t, err)
 	require.True(t, a.Granted(), "kafka's own bits are not checked")
-	more := append([]stream.SeqRange{{First: 9, Last: 9}}, ranges...)
+	more := append(stream.Of("rain", stream.SeqRange{First: 9, Last: 9}), ranges...)
 	require.NoError(t, b.k.Group("kafka").Complete(ctx, &stream.Claim{ID: "c1", Fence: a.Fence, Events: more},
 		store.Also{Sink: "requeue-kafka"}))
 	for _, sink := range []string{"kafka", "requeue-kafka"} {
@@ -91,7 +91,7 @@ func TestClaimWithOtherDoneBits(t *testing.T) {
 	}
 	a, err = b.k.Claim(ctx, c)
 	require.NoError(t, err)
-	require.Equal(t, ranges, a.Done)
+	require.Equal(t, stream.Seqs(ranges), a.Done)
 }
 
 // After a claim was made, two of its events became dead letters, and trimming deleted the bit of one of them. Complete
@@ -102,12 +102,14 @@ func TestCompleteMarksDeadLetters(t *testing.T) {
 	b.reached(t, 3*store.ChunkEvents)
 	ctx := t.Context()
 	c := claimCall("c1", "w1")
-	c.Events = []stream.SeqRange{{First: 7, Last: 7}, {First: store.ChunkEvents, Last: store.ChunkEvents + 20}}
+	c.Events = stream.Of("rain", stream.SeqRange{First: 7, Last: 7},
+		stream.SeqRange{First: store.ChunkEvents, Last: store.ChunkEvents + 20})
 	a, err := b.k.Claim(ctx, c)
 	require.NoError(t, err)
 	require.True(t, a.Granted())
 	letter := int64(store.ChunkEvents + 9)
-	_, err = b.k.Group("kafka").Ack(ctx, []stream.SeqRange{{First: 7, Last: 7}, {First: letter, Last: letter}}, nil)
+	done := stream.Of("", stream.SeqRange{First: 7, Last: 7}, stream.SeqRange{First: letter, Last: letter})
+	_, err = b.k.Group("kafka").Ack(ctx, done, nil)
 	require.NoError(t, err)
 	require.NoError(t, b.k.RaiseDoneFloor(ctx, 0, 1, []string{"kafka"}))
 	require.NoError(t, b.k.Group("kafka").Complete(ctx, &stream.Claim{ID: "c1", Fence: a.Fence, Events: c.Events},
@@ -125,6 +127,6 @@ func TestCompleteMarksDeadLetters(t *testing.T) {
 	}
 }
 
-func covers(events []stream.SeqRange, seq int64) bool {
-	return slices.ContainsFunc(events, func(r stream.SeqRange) bool { return r.Has(seq) })
+func covers(events []stream.CampaignRange, seq int64) bool {
+	return slices.ContainsFunc(events, func(r stream.CampaignRange) bool { return r.Has(seq) })
 }

@@ -217,14 +217,15 @@ func (k *Shard) RestoreGrants(ctx context.Context, a Attempt, runs ...Run) error
 // markRuns is how many runs one script call marks.
 const markRuns = 500
 
-// SetDone sets the done bits of events that a sink has received. It leaves out events in open claims of the sink. done
-// is the name of the bits: the sink's, or another one under which its claims keep done bits.
-func (k *Shard) SetDone(ctx context.Context, a Attempt, sink, done string, events []stream.SeqRange) error {
+// SetDone sets the done bits of events that a sink has received, and counts them by campaign. It leaves out events in
+// open claims of the sink. done is the name of the bits: the sink's, or another one under which its claims keep done
+// bits; events without campaigns are not counted.
+func (k *Shard) SetDone(ctx context.Context, a Attempt, sink, done string, events []stream.CampaignRange) error {
 	for some := range slices.Chunk(events, markRuns) {
-		m := newMarks(k.Keys, done, []string{k.Keys.Meta(), k.Keys.Claims(sink)}, some)
-		args := []any{a.String()}
+		m, campaigns := newCounted(k.Keys, done, []string{k.Keys.Meta(), k.Keys.Claims(sink)}, some)
+		args := []any{a.String(), done, campaigns}
 		for _, p := range m.pieces {
-			args = append(args, p.key, p.first, p.last, p.base)
+			args = append(args, p.key, p.first, p.last, p.base, p.campaign)
 		}
 		if err := k.runRestoreScript(ctx, markScript, m.keys, args...); err != nil {
 			return err

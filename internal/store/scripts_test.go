@@ -148,7 +148,7 @@ var (
 )
 
 // included lists the files that other scripts include, with the names of the functions' parameters that are keys.
-var included = map[string][]string{"bits": {"bitmap"}, "control": {"hash", "waiting"}, "fields": {"hash"}, "guard": nil,
+var included = map[string][]string{"bits": {"bitmap", "campaign"}, "control": {"hash", "waiting"}, "fields": {"hash"}, "guard": nil,
 	"left": {"stock", "sums"}, "marks": {"sums"}, "parking": nil, "seen": nil, "stub": {"campaign"},
 	"withheld": {"campaign", "list"}}
 
@@ -203,7 +203,8 @@ func checkKeys(t *testing.T, file, body string) {
 		require.True(t, ok, "%s: %s has the key %s, want KEYS[i]", file, m[0], key)
 	}
 	for _, line := range strings.Split(body, "\n") {
-		if strings.Contains(line, "set_bits(") || strings.Contains(line, "bits_set(") || strings.Contains(line, "whole(") ||
+		if strings.Contains(line, "set_bits(") || strings.Contains(line, "finish(") || strings.Contains(line, "add_finished(") ||
+			strings.Contains(line, "bits_set(") || strings.Contains(line, "whole(") ||
 			strings.Contains(line, "stub(") || strings.Contains(line, "decide(") || strings.Contains(line, "left_of(") ||
 			strings.Contains(line, "_withheld(") || strings.Contains(line, "withheld_of(") {
 			_, own := included[strings.TrimSuffix(file, ".lua")]

@@ -83,7 +83,7 @@ func (b *bundle) ack(t *testing.T, group string, ids []string) {
 			done = append(done, r)
 		}
 	}
-	_, err := b.k.Group(group).Ack(t.Context(), done, ids)
+	_, err := b.k.Group(group).Ack(t.Context(), stream.Of("", done...), ids)
 	require.NoError(t, err)
 }
 
@@ -244,7 +244,7 @@ func TestWhatTheDeletedBitsSaid(t *testing.T) {
 		a, err := b.k.Claim(t.Context(), &store.ClaimCall{
 			Sink: group, ID: fmt.Sprint(trimmed, time.Now().UnixNano()), Owner: "w1", Lease: time.Minute, Trimmed: trimmed,
 			TakeLive: true,
-			Events:   []stream.SeqRange{{First: 5, Last: 6}, {First: store.ChunkEvents - 2, Last: store.ChunkEvents + 1}},
+			Events:   slices.Concat(seqs("", 5, 6), seqs("", store.ChunkEvents-2, store.ChunkEvents+1)),
 		})
 		require.NoError(t, err)
 		return a
@@ -261,7 +261,7 @@ func TestWhatTheDeletedBitsSaid(t *testing.T) {
 	require.True(t, look(store.ChunkEvents-1))
 	require.False(t, look(store.ChunkEvents))
 	_, err := b.k.Group(group).Ack(t.Context(),
-		[]stream.SeqRange{{First: 5, Last: 5}, {First: store.ChunkEvents, Last: store.ChunkEvents}}, nil)
+		slices.Concat(seqs("", 5, 5), seqs("", store.ChunkEvents, store.ChunkEvents)), nil)
 	require.NoError(t, err)
 	require.True(t, look(store.ChunkEvents))
 	require.Equal(t, []stream.SeqRange{{First: 5, Last: 6}, {First: store.ChunkEvents - 2, Last: store.ChunkEvents}},
@@ -281,7 +281,7 @@ func TestTrimBehindAPendingEntry(t *testing.T) {
 	b.done(t, "balance", 450)
 	require.Len(t, b.read(t, "kafka", "w1", 460), 460)
 	b.ack(t, "kafka", append(append(ids[:7:7], ids[8:200]...), ids[201:460]...))
-	_, err := b.k.Group("kafka").Ack(t.Context(), []stream.SeqRange{{First: 22, Last: 23}}, nil)
+	_, err := b.k.Group("kafka").Ack(t.Context(), stream.Of("", stream.SeqRange{First: 22, Last: 23}), nil)
 	require.NoError(t, err)
 	groups := []string{"balance", "kafka"}
 	out := b.trim(t, store.Trim{Groups: groups, Retention: 700 * time.Second})

@@ -415,15 +415,16 @@ func TestMarkLeavesClaims(t *testing.T) {
 	b := setup(t)
 	b.reached(t, 100)
 	c := claimCall("c1", "w1")
-	c.Events = []stream.SeqRange{{First: 5, Last: 6}}
+	c.Events = stream.Of("", stream.SeqRange{First: 5, Last: 6})
 	_, err := b.k.Claim(t.Context(), c)
 	require.NoError(t, err)
 	c = claimCall("c2", "w1") // one range before the marked events, one at their end
-	c.Events = []stream.SeqRange{{First: 1, Last: 1}, {First: 39, Last: 45}}
+	c.Events = stream.Of("", stream.SeqRange{First: 1, Last: 1}, stream.SeqRange{First: 39, Last: 45})
 	_, err = b.k.Claim(t.Context(), c)
 	require.NoError(t, err)
 	b.begin(t)
-	require.NoError(t, b.k.SetDone(t.Context(), attempt, "kafka", "kafka", []stream.SeqRange{{First: 3, Last: 40}, {First: 50, Last: 50}}))
+	marked := stream.Of("", stream.SeqRange{First: 3, Last: 40}, stream.SeqRange{First: 50, Last: 50})
+	require.NoError(t, b.k.SetDone(t.Context(), attempt, "kafka", "kafka", marked))
 	n, err := b.rdb.BitCount(t.Context(), b.k.Keys.Done("kafka", 0), nil).Result()
 	require.NoError(t, err)
 	require.EqualValues(t, 35, n)

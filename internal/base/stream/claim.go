@@ -12,7 +12,7 @@ type Claim struct {
 	// A worker whose claim has an older fence has lost the claim.
 	Fence int64
 	// Events are the events of the claim, in the order of the push.
-	Events []SeqRange
+	Events []CampaignRange
 	// Payload is the data that the sink needs to finish the push. Redis does not interpret it.
 	Payload string
 }
@@ -58,4 +58,42 @@ func AppendSeq(runs []SeqRange, seq int64) []SeqRange {
 		return runs
 	}
 	return append(runs, SeqRange{First: seq, Last: seq})
+}
+
+// CampaignRange is a range of consecutive grants of one campaign. Campaign is empty for events that are no grants, and
+// for events that are not counted by campaign.
+type CampaignRange struct {
+	SeqRange
+	Campaign string
+}
+
+// Of returns the ranges as ranges of one campaign.
+func Of(campaign string, ranges ...SeqRange) []CampaignRange {
+	runs := make([]CampaignRange, len(ranges))
+	for i, r := range ranges {
+		runs[i] = CampaignRange{r, campaign}
+	}
+	return runs
+}
+
+// AppendEvent adds an event to ascending runs. If it directly follows the last run, and is of the same campaign, it
+// extends that run.
+func AppendEvent(runs []CampaignRange, campaign string, seq int64) []CampaignRange {
+	if n := len(runs); n > 0 && runs[n-1].Last+1 == seq && runs[n-1].Campaign == campaign {
+		runs[n-1].Last = seq
+		return runs
+	}
+	return append(runs, CampaignRange{SeqRange{First: seq, Last: seq}, campaign})
+}
+
+// Seqs returns the runs without their campaigns. Runs that directly follow each other become one.
+func Seqs(runs []CampaignRange) (seqs []SeqRange) {
+	for _, r := range runs {
+		if n := len(seqs); n > 0 && seqs[n-1].Last+1 == r.First {
+			seqs[n-1].Last = r.Last
+			continue
+		}
+		seqs = append(seqs, r.SeqRange)
+	}
+	return seqs
 }

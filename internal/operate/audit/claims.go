@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -47,9 +48,9 @@ func (r *run) claim(k *sink, s *shard, c *store.OpenClaim, broken error, now tim
 			return // the events are pending, so a worker will reclaim them and complete the claim
 		}
 	}
-	if len(store.Without(c.Events, k.owed[s.Index()].Not())) == 0 {
+	if len(store.Without(stream.Seqs(c.Events), k.owed[s.Index()].Not())) == 0 {
 		return // the sink was removed before it completed the claim
 	}
 	r.found(Difference{Kind: OpenClaim, Where: s.Keys.Claims(k.group), Detail: fmt.Sprintf(
-		"claim %.80q over events %.200s: its lease is over and its events are finished", c.ID, store.FormatRanges(c.Events))})
+		"claim %.80q over events %.200s: its lease is over and its events are finished", c.ID, store.FormatEvents(c.Events))})
 }

@@ -138,7 +138,7 @@ func (l *Letters) Drop(ctx context.Context, pick Pick, who stream.Decision, dryR
 // requeue.
 func mayArrive(x *Letter, open []store.OpenClaim) error {
 	for _, c := range open {
-		if slices.ContainsFunc(c.Events, func(r stream.SeqRange) bool { return r.Has(x.Seq) }) {
+		if slices.ContainsFunc(c.Events, func(r stream.CampaignRange) bool { return r.Has(x.Seq) }) {
 			return hongbao.Errorf(hongbao.ClassConflict, "claim %s/%d/%s has the grant, so the sink may have it or still get it: "+
 				"wait until a worker has finished the claim, or requeue the letter", x.Sink, x.Shard, c.ID)
 		}
@@ -148,9 +148,11 @@ func mayArrive(x *Letter, open []store.OpenClaim) error {
 
 // resolve moves a letter to the resolved letters, with the report's decision, and counts it in the report.
 func (l *Letters) resolve(ctx context.Context, k *store.Shard, x *Letter, who stream.Decision, r *Report) error {
-	now, err := k.ResolveLetter(ctx, &store.Resolution{
-		Sink: x.Sink, Letter: x.stream, What: r.Decision, Decision: who,
-	})
+	resolution := store.Resolution{Sink: x.Sink, Letter: x.stream, What: r.Decision, Decision: who}
+	if r.Decision == store.Requeued {
+		resolution.Campaign = x.Grant.Campaign
+	}
+	now, err := k.ResolveLetter(ctx, &resolution)
 	switch {
 	case err != nil:
 	case now:

@@ -158,23 +158,18 @@ func runOf(kept []restore.Known) (run []hongbao.Grant) {
 // would send the events again. A requeue of dead letters has its own bits: Redis may have lost them, and have the
 // letters again.
 func (r *Recoverer) markTopic(ctx context.Context, k *store.Shard, f *facts, last int64) error {
-	var events []stream.SeqRange
-	seqs := make([]int64, 0, len(f.topic))
-	for i := range f.topic {
-		if f.topic[i].Seq <= last {
-			seqs = append(seqs, f.topic[i].Seq)
+	var events []stream.CampaignRange
+	for i := range f.topic { // in the order of the seqs; two grants with the same seq have one bit
+		g := &f.topic[i]
+		if n := len(events); g.Seq <= last && (n == 0 || events[n-1].Last < g.Seq) {
+			events = stream.AppendEvent(events, g.Campaign, g.Seq)
 		}
 	}
-	slices.Sort(seqs)
-	for _, seq := range slices.Compact(seqs) {
-		events = stream.AppendSeq(events, seq)
+	sink := r.cfg.TopicSink
+	if err := k.SetDone(ctx, f.attempt, sink, sink, events); err != nil {
+		return err
 	}
-	for _, done := range []string{r.cfg.TopicSink, deadletter.RequeueSink(r.cfg.TopicSink)} {
-		if err := k.SetDone(ctx, f.attempt, r.cfg.TopicSink, done, events); err != nil {
-			return err
-		}
-	}
-	return nil
+	return k.SetDone(ctx, f.attempt, sink, deadletter.RequeueSink(sink), stream.Of("", stream.Seqs(events)...))
 }
 
 // keepTopic sets the done bits of the events that the topic has, so that they are not sent again after an accepted

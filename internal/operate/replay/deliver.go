@@ -85,7 +85,7 @@ func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) erro
 		}
 	}
 	if !w.opts.DryRun {
-		if err := mark(ctx, k, w.DoneSink, has); err != nil {
+		if err := w.mark(ctx, k, w.DoneSink, has); err != nil {
 			return err
 		}
 	}
@@ -133,7 +133,7 @@ func (w *run) marked(ctx context.Context, k *store.Shard, grants []hongbao.Grant
 	if w.Marks {
 		return nil
 	}
-	if err := mark(ctx, k, w.DoneSink, grants); err != nil {
+	if err := w.mark(ctx, k, w.DoneSink, grants); err != nil {
 		return err
 	}
 	fromReceipts := slices.DeleteFunc(slices.Clone(grants),
@@ -147,7 +147,7 @@ func (w *run) marked(ctx context.Context, k *store.Shard, grants []hongbao.Grant
 		return err
 	}
 	unmarked := slices.DeleteFunc(fromReceipts, func(g hongbao.Grant) bool { return done.Has(g.Seq) })
-	return mark(ctx, k, w.Sink, unmarked) // their entries are gone, so no worker will mark them
+	return w.mark(ctx, k, w.Sink, unmarked) // their entries are gone, so no worker will mark them
 }
 
 // there returns, by seq, which of the grants the ledger already has before the delivery. It returns nil if the target
@@ -171,15 +171,19 @@ func (w *run) there(ctx context.Context, shard int, grants []hongbao.Grant) (map
 	return has, err
 }
 
-func mark(ctx context.Context, k *store.Shard, sink string, grants []hongbao.Grant) error {
+// mark sets done bits of grants. Only those of the replay's sink are counted by campaign.
+func (w *run) mark(ctx context.Context, k *store.Shard, bits string, grants []hongbao.Grant) error {
 	if len(grants) == 0 {
 		return nil
 	}
-	var events []stream.SeqRange
+	var events []stream.CampaignRange
 	for i := range grants {
-		events = stream.AppendSeq(events, grants[i].Seq)
+		events = stream.AppendEvent(events, grants[i].Campaign, grants[i].Seq)
 	}
-	_, err := k.Group(sink).Ack(ctx, events, nil)
+	if bits != w.Sink {
+		events = stream.Of("", stream.Seqs(events)...)
+	}
+	_, err := k.Group(bits).Ack(ctx, events, nil)
 	return err
 }
 

@@ -105,7 +105,7 @@ func (a Deliveries) openClaim(sink string, shard int, c *store.OpenClaim) OpenCl
 		out.Topic, out.Partition, out.Offset = answers.Text(batch.Topic), &batch.Partition, &batch.Offset
 		out.Sent, out.SettleFrom = &batch.Sent, &from
 	}
-	for _, r := range c.Events {
+	for _, r := range stream.Seqs(c.Events) {
 		out.Events = append(out.Events, fmt.Sprintf("%d-%d", r.First, r.Last))
 		out.Grants += r.Len()
 	}
@@ -232,7 +232,7 @@ func (a Deliveries) requeueEvents(ctx context.Context, c *OpenClaim, o *ClaimDec
 	requeue := Requeue{Pick: deadletter.Pick{Filter: filter}, Decision: o.Decision, Patience: o.Patience}
 	err = letters.Each(ctx, configs.SinkKafka, c.shard, "", func(page []deadletter.Letter) error {
 		for i := range page {
-			if slices.ContainsFunc(c.claim.Events, func(r stream.SeqRange) bool { return r.Has(page[i].Seq) }) {
+			if slices.ContainsFunc(c.claim.Events, func(r stream.CampaignRange) bool { return r.Has(page[i].Seq) }) {
 				requeue.Pick.IDs = append(requeue.Pick.IDs, page[i].ID)
 			}
 		}

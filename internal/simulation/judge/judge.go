@@ -123,6 +123,9 @@ func (j *Judge) Judge(ctx context.Context, facts *Facts) (*Findings, error) {
 			v.wrong("the ledger has no campaign %s", c.ID)
 			continue
 		}
+		if err := j.countRules(ctx, v, c.ID); err != nil {
+			return nil, err
+		}
 		v.limit(c, grants)
 		v.sums(c, campaigns[c.ID], grants)
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -92,8 +90,12 @@ func (p *Publisher) releaseMissing(ctx context.Context, s *slot, c *call, o *cla
 func (o *claimed) part(seen map[int64]struct{}) *stream.Claim {
 	part := o.claim
 	part.Events = nil
-	for _, seq := range slices.Sorted(maps.Keys(seen)) {
-		part.Events = stream.AppendSeq(part.Events, seq)
+	for _, r := range o.claim.Events {
+		for seq := r.First; seq <= r.Last; seq++ {
+			if _, found := seen[seq]; found {
+				part.Events = stream.AppendEvent(part.Events, r.Campaign, seq)
+			}
+		}
 	}
 	return &part
 }
@@ -162,7 +164,7 @@ func (c *call) ownOnly(claim *stream.Claim, err error) error {
 	if !hongbao.IsUndecided(err) {
 		return err
 	}
-	c.settle(claim.Events, err)
+	c.settle(stream.Seqs(claim.Events), err)
 	return nil
 }
 
@@ -170,6 +172,7 @@ func (c *call) ownOnly(claim *stream.Claim, err error) error {
 // tried to complete the claim.
 func (p *Publisher) find(ctx context.Context, c *call, o *claimed, progress *search, end int64) (bool, error) {
 	st := &o.st
+	events := st.events()
 	err := p.read(ctx, st.partition, bounds{progress.next, end}, func(r *record) error {
 		progress.next = r.offset + 1
 		e, err := topic.DecodeMessage(r.headers, r.key, r.value)
@@ -179,7 +182,7 @@ func (p *Publisher) find(ctx context.Context, c *call, o *claimed, progress *sea
 		if err != nil {
 			return nil //nolint:nilerr // a record that can't be read is not this batch's: it was encoded here
 		}
-		if covers(o.claim.Events, e.Grant.Seq) {
+		if covers(events, e.Grant.Seq) {
 			progress.seen[e.Grant.Seq] = struct{}{}
 		}
 		return nil

@@ -315,7 +315,7 @@ func TestOpenClaimsThatDoNotFitStopTheShard(t *testing.T) {
 			c.Payload = strings.Join(f,
 				" ")
 		},
-		"other events": func(c *stream.Claim) { c.Events = []stream.SeqRange{{First: 1, Last: 19}} },
+		"other events": func(c *stream.Claim) { c.Events[0].Last = 19 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

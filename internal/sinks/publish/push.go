@@ -38,6 +38,7 @@ func (p *Publisher) nextBatch(ctx context.Context, s *slot, c *call) (*push, err
 	st := stored{numbers: open.numbers, codec: p.codec, partition: s.partition, ms: born.UnixMilli(), noted: open.end,
 		topic: p.cfg.Topic}
 	s.batch.start(st.numbers, st.ms)
+	var events []stream.CampaignRange
 	last := int64(-1)
 	for _, i := range c.left {
 		g := &c.grants[i]
@@ -49,12 +50,13 @@ func (p *Publisher) nextBatch(ctx context.Context, s *slot, c *call) (*push, err
 		}
 		last = g.Seq
 		st.extend(g)
+		events = stream.AppendEvent(events, g.Campaign, g.Seq)
 	}
 	raw, err := s.batch.pack(st.codec)
 	if err != nil {
 		return nil, err
 	}
-	claim := stream.Claim{ID: p.newClaimID(), Events: st.events(), Payload: st.String()}
+	claim := stream.Claim{ID: p.newClaimID(), Events: events, Payload: st.String()}
 	return &push{claimed: claimed{st, claim}, open: open, born: born, raw: raw}, nil
 }
 
@@ -132,7 +134,7 @@ func (p *Publisher) halve(ctx context.Context, s *slot, c *call, b *push, cause 
 	}
 	s.keep(b.open)
 	c.widen()
-	c.settle(b.claim.Events, hongbao.Errorf(hongbao.ClassPermanent,
+	c.settle(b.st.events(), hongbao.Errorf(hongbao.ClassPermanent,
 		"%s accepts a record that is as large as any grant, but not this grant: %w", p.where(b.st.partition), cause))
 	return nil
 }
@@ -155,7 +157,7 @@ func (p *Publisher) completeClaim(ctx context.Context, c *call, claim *stream.Cl
 	if err != nil {
 		return false, fmt.Errorf("completing claim %s of shard %d: %w", claim.ID, c.in.Shard, err)
 	}
-	c.settle(claim.Events, nil)
+	c.settle(stream.Seqs(claim.Events), nil)
 	return true, nil
 }
 

@@ -81,10 +81,10 @@ func (l *Log) readStored(partition int, claim *stream.Claim) (stored, error) {
 				"configuration first",
 			claim.ID, st.partition, st.topic, l.where(partition))
 	}
-	if !slices.Equal(st.events(), claim.Events) {
+	if !slices.Equal(st.events(), stream.Seqs(claim.Events)) {
 		return st, hongbao.Errorf(hongbao.ClassBroken,
 			"open claim %s covers %v, but its payload %v; the claim stays until a person decides",
-			claim.ID, claim.Events, st.events())
+			claim.ID, stream.Seqs(claim.Events), st.events())
 	}
 	return st, nil
 }

@@ -193,7 +193,7 @@ func (s *store) inject(op string) (before, after error) {
 	return s.fault(op)
 }
 
-func (s *store) Claim(ctx context.Context, in stream.Opening, id string, events []stream.SeqRange,
+func (s *store) Claim(ctx context.Context, in stream.Opening, id string, events []stream.CampaignRange,
 	payload string) (stream.ClaimAnswer, error) {
 	s.mu.Lock()
 	before, after := s.inject("claim")
@@ -213,7 +213,7 @@ func (s *store) Claim(ctx context.Context, in stream.Opening, id string, events 
 	return a, after
 }
 
-func (x *storeShard) claim(id string, events []stream.SeqRange, payload string, held int) stream.ClaimAnswer {
+func (x *storeShard) claim(id string, events []stream.CampaignRange, payload string, held int) stream.ClaimAnswer {
 	var a stream.ClaimAnswer
 	open := map[string]bool{}
 	for _, r := range events {
@@ -222,7 +222,7 @@ func (x *storeShard) claim(id string, events []stream.SeqRange, payload string, 
 				a.Done = append(a.Done, stream.SeqRange{First: seq, Last: seq})
 			}
 			for _, c := range x.claims {
-				if covers(c.Events, seq) {
+				if covers(stream.Seqs(c.Events), seq) {
 					open[c.ID] = true
 				}
 			}
