@@ -71,7 +71,7 @@ func TestLoadAndShowAreReadable(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal([]byte(d.ok("campaign", "show", "rain", "--json")), &shows))
 	require.Equal(t, []string{"granted", "granted_amount", "left", "left_amount", "loaded", "packets", "plan_hash",
-		"shard", "state"},
+		"shard", "sinks", "state"},
 		slices.Sorted(maps.Keys(shows.Redis)))
 }
 

@@ -157,7 +157,7 @@ func TestStoppedDemoLeavesNothing(t *testing.T) {
 			require.Equal(t, c.code, r.code, "%s%s", r.out, r.err)
 			require.NotContains(t, r.out, "audit  ")
 			if c.code > 0 {
-				require.Equal(t, "hongbao: the demo was stopped: ended by a signal: "+c.signal.String()+"\n", r.err)
+				require.Equal(t, "hongbao: demo: ended by a signal: "+c.signal.String()+"; run the same command again\n", r.err)
 			}
 			nothingLeft(t, tmp, p.Cmd.Process.Pid)
 		})
