@@ -3,7 +3,7 @@
 -- KEYS  1 campaign  2 stock  3 controls
 -- ARGV  1 the new state  2 the state that the campaign must have  3 who  4 why  5 name of the decision in controls,
 --       for open <-> paused
--- Reply "ok" and the state, or "refused", the state, and the reason: missing, state, packets
+-- Reply "ok", the state, and for a pause or a resume 1 if it changed the state, else 0; or "refused", the state, and the reason: missing, state, packets
 -- Cost  O(1)
 -- First write HSET of a field that exists: it grows memory by a few bytes.
 --       It runs when Redis is out of memory too (see newDrainScript): a pause stops the grabs that fill the memory.
@@ -24,8 +24,8 @@ if c[1] ~= ARGV[1] and c[1] ~= ARGV[2] then
 	return { 'refused', c[1], 'state' }
 end
 if ARGV[2] ~= 'loading' then
-	decide(KEYS[1], KEYS[3], ARGV[5], 'state', 'pause_', '', ARGV[1], ARGV[3], ARGV[4])
-	return { 'ok', ARGV[1] }
+	local changed = decide(KEYS[1], KEYS[3], ARGV[5], 'state', 'pause_', '', ARGV[1], ARGV[3], ARGV[4])
+	return { 'ok', ARGV[1], changed and '1' or '0' }
 end
 if c[1] == ARGV[1] then
 	return { 'ok', c[1] }

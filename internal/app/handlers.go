@@ -135,7 +135,7 @@ func (a *App) freeze(ctx context.Context) func(ledger.Quarantined) error {
 // campaign that is not in Redis need not be paused.
 func (a *App) pauseFor(ctx context.Context, g *hongbao.Grant, what string, reason zap.Field) error {
 	why, _, _ := strings.Cut(what, ";")
-	err := a.store.Campaign(g.Campaign).Pause(context.WithoutCancel(ctx), stream.Decision{By: stream.ByWorker, Why: why})
+	_, err := a.store.Campaign(g.Campaign).Pause(context.WithoutCancel(ctx), stream.Decision{By: stream.ByWorker, Why: why})
 	a.log.Error("ALARM: "+what+" shows it, `hongbao campaign resume` opens the campaign again",
 		zap.String("code", "campaign_paused"), zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet), reason,
 		zap.Error(err))

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"math"
 	"net/url"
-	"slices"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -66,24 +65,19 @@ func (l *Local) ResumeCampaign(ctx context.Context, in CampaignPause) (CampaignS
 }
 
 func (l *Local) turnCampaign(ctx context.Context, in *CampaignPause, state string,
-	turn func(ctx context.Context, id, why string) error) (CampaignState, error) {
+	turn func(ctx context.Context, id, why string) (changed bool, err error)) (CampaignState, error) {
 	if err := in.Check(); err != nil {
 		return CampaignState{}, err
 	}
-	before := campaigns.Of(l.App).InRedis(ctx, in.Campaign)
-	if err := turn(ctx, in.Campaign, in.Why); err != nil {
+	changed, err := turn(ctx, in.Campaign, in.Why)
+	if err != nil {
 		return CampaignState{}, err
 	}
-	out := CampaignState{Campaign: in.Campaign, State: state, Changed: before == nil || !isAll(before, state)}
+	out := CampaignState{Campaign: in.Campaign, State: state, Changed: changed}
 	if now := campaigns.Of(l.App).InRedis(ctx, in.Campaign); now != nil {
 		out.Pause = now.Pause
 	}
 	return out, nil
-}
-
-// isAll reports whether a campaign has the state on all its shards.
-func isAll(s *store.Status, state string) bool {
-	return s.State == state && !slices.ContainsFunc(s.Places, func(p store.PlaceStatus) bool { return p.State != state })
 }
 
 // CampaignEnding returns the status of a closed campaign, with the amount of its refund.

@@ -39,10 +39,13 @@ func (w *world) decide(ctx context.Context, a *app.App, holes *losses.Holes) (er
 	at := slices.IndexFunc(w.plan.Campaigns, func(c Rain) bool { return c.ID == id })
 	several := w.plan.Campaigns[at].Shards > 1
 	if several {
-		if err := campaigns.Of(a).Pause(ctx, id, ann.Why); err != nil {
+		if _, err := campaigns.Of(a).Pause(ctx, id, ann.Why); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, campaigns.Of(a).Resume(ctx, id, ann.Why)) }()
+		defer func() {
+			_, resumed := campaigns.Of(a).Resume(ctx, id, ann.Why)
+			err = errors.Join(err, resumed)
+		}()
 	}
 	for _, p := range holes.Packets {
 		w.mu.Lock()

@@ -112,7 +112,8 @@ func loadState(s *script, reply []string) (LoadState, error) {
 
 // SetState changes the state of a campaign on its shard. It is no error if the campaign already has that state.
 func (k *Shard) SetState(ctx context.Context, campaign, to, from string) error {
-	return k.SetStateBy(ctx, campaign, StateChange{To: to, From: from})
+	_, err := k.SetStateBy(ctx, campaign, StateChange{To: to, From: from})
+	return err
 }
 
 // StateChange moves a campaign from one state to another. A pause or a resume also stores the Decision: who made it
@@ -122,28 +123,29 @@ type StateChange struct {
 	stream.Decision
 }
 
-// SetStateBy is SetState that also stores who pauses or resumes the campaign, and why.
-func (k *Shard) SetStateBy(ctx context.Context, campaign string, c StateChange) error {
+// SetStateBy is SetState that also stores who pauses or resumes the campaign, and why. changed is false if a pause or a
+// resume found the campaign in that state.
+func (k *Shard) SetStateBy(ctx context.Context, campaign string, c StateChange) (changed bool, err error) {
 	about := stream.Control{Kind: stream.ControlCampaign, Campaign: campaign}
 	reply, err := k.run(ctx, stateScript, []string{k.Keys.Campaign(campaign), k.Keys.Stock(campaign), k.Keys.Controls()},
 		[]any{c.To, c.From, c.By, c.Why, about.Name()})
 	if err != nil {
-		return err
+		return false, err
 	}
 	if len(reply) != 3 || reply[0] != "refused" {
-		return nil
+		return len(reply) == 3 && reply[2] == "1", nil
 	}
 	if reply[1] == StateFrozen {
-		return LostError(campaign)
+		return false, LostError(campaign)
 	}
 	switch reply[2] {
 	case "missing":
-		return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w: load it first", campaign, ErrNotInRedis)
+		return false, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w: load it first", campaign, ErrNotInRedis)
 	case "packets":
-		return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s does not have all its packets yet: complete its load",
+		return false, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s does not have all its packets yet: complete its load",
 			campaign)
 	}
-	return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is %s: only a campaign that is %s can become %s",
+	return false, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is %s: only a campaign that is %s can become %s",
 		campaign, reply[1], c.From, c.To)
 }
 

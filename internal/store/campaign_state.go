@@ -22,14 +22,15 @@ const (
 	StateRefunded = "refunded"
 )
 
-// Pause makes the campaign answer paused until Resume. A repeated call is no error. Pause stores the decision with
-// the state.
-func (c Campaign) Pause(ctx context.Context, by stream.Decision) error {
+// Pause makes the campaign answer paused until Resume. changed is false if every place was paused already: then the
+// first decision stays. Pause stores the decision with the state.
+func (c Campaign) Pause(ctx context.Context, by stream.Decision) (changed bool, err error) {
 	return c.move(ctx, StateChange{StatePaused, StateOpen, by})
 }
 
-// Resume opens a paused campaign. A repeated call is no error. Resume stores the decision with the state.
-func (c Campaign) Resume(ctx context.Context, by stream.Decision) error {
+// Resume opens a paused campaign. changed is false if every place was open already. Resume stores the decision with the
+// state.
+func (c Campaign) Resume(ctx context.Context, by stream.Decision) (changed bool, err error) {
 	return c.move(ctx, StateChange{StateOpen, StatePaused, by})
 }
 
@@ -37,10 +38,10 @@ func (c Campaign) Resume(ctx context.Context, by stream.Decision) error {
 // nothing. An interrupted call may have changed some places; the caller repeats it. If Redis has lost a place, or a
 // place does not answer, move still changes the other places. The error names the failed place. It is an outage if
 // any place does not answer.
-func (c Campaign) move(ctx context.Context, to StateChange) error {
+func (c Campaign) move(ctx context.Context, to StateChange) (changed bool, err error) {
 	places, err := c.Places(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if len(places) > 1 {
 		states, errs := Ask(len(places), AllAtOnce, func(i int) (string, error) {
@@ -51,16 +52,16 @@ func (c Campaign) move(ctx context.Context, to StateChange) error {
 			if err != nil || slices.Contains([]string{to.To, to.From, StateFrozen, ""}, states[i]) {
 				continue
 			}
-			if err := places[i].SetStateBy(ctx, c.id, to); err != nil { // fails with the reason
-				return onPlace(places[i], len(places), err)
+			if _, err := places[i].SetStateBy(ctx, c.id, to); err != nil { // fails with the reason
+				return false, onPlace(places[i], len(places), err)
 			}
 		}
 	}
-	errs := Each(len(places), AllAtOnce, func(i int) error { return places[i].SetStateBy(ctx, c.id, to) })
+	moved, errs := Ask(len(places), AllAtOnce, func(i int) (bool, error) { return places[i].SetStateBy(ctx, c.id, to) })
 	for i, err := range errs {
 		if hongbao.IsOutage(err) { // an outage takes precedence over a refusal: a retry may succeed
-			return onPlace(places[i], len(places), err)
+			return false, onPlace(places[i], len(places), err)
 		}
 	}
-	return c.Joined(places, errs)
+	return slices.Contains(moved, true), c.Joined(places, errs)
 }

@@ -22,7 +22,7 @@ func TestWinnerGetsTheReceiptInEveryState(t *testing.T) {
 	for _, hold := range []int64{1, 3} {
 		for what, change := range map[hongbao.Outcome]func(id string) error{
 			hongbao.OutcomePaused: func(id string) error {
-				return b.store.Campaign(id).Pause(t.Context(), by("ann", "test"))
+				return testkit.ErrOf(b.store.Campaign(id).Pause(t.Context(), by("ann", "test")))
 			},
 			hongbao.OutcomeEnded: func(id string) error {
 				_, err := b.k.Close(t.Context(), id, true, 0)

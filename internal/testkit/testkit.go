@@ -302,3 +302,6 @@ func NewProxy(t testing.TB, target string) *proxy.Proxy {
 	t.Helper()
 	return closing(t, must(t, func() (*proxy.Proxy, error) { return proxy.Start(target) }))
 }
+
+// ErrOf returns the error of a call whose other result the test does not need.
+func ErrOf[T any](_ T, err error) error { return err }

@@ -48,7 +48,7 @@ func TestPausesComeBackFromTheLedger(t *testing.T) {
 	w := setup(t)
 	ctx, seven := t.Context(), 7
 	old := w.older(t)
-	require.NoError(t, w.store.Campaign(id).Pause(ctx, by("ann", "the shop is closed")))
+	require.NoError(t, testkit.ErrOf(w.store.Campaign(id).Pause(ctx, by("ann", "the shop is closed"))))
 	_, _, err := w.shard().Group("balance").Pause(ctx, by("bob", "the bank is closed"))
 	require.NoError(t, err)
 	_, _, err = w.shard().Group("kafka").Limit(ctx, &seven, by("cid", "slowly"))
@@ -104,10 +104,10 @@ func TestTheLaterDecisionCounts(t *testing.T) {
 				}
 				w := setup(t)
 				ctx, c := t.Context(), w.store.Campaign(id)
-				require.NoError(t, first(c, ctx, by("ann", "one")))
+				require.NoError(t, testkit.ErrOf(first(c, ctx, by("ann", "one"))))
 				files := w.older(t)
 				require.NoError(t, w.rec.KeepControls(ctx))
-				require.NoError(t, second(c, ctx, by("bob", "two")))
+				require.NoError(t, testkit.ErrOf(second(c, ctx, by("bob", "two"))))
 				if redisHasFirst {
 					require.NoError(t, w.rec.KeepControls(ctx))
 				} else {
@@ -159,7 +159,7 @@ func TestDecisionsWaitForTheLedger(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	ctx := t.Context()
-	require.NoError(t, w.store.Campaign(id).Pause(ctx, by("ann", "the shop is closed")))
+	require.NoError(t, testkit.ErrOf(w.store.Campaign(id).Pause(ctx, by("ann", "the shop is closed"))))
 	down := w.recoverer(func(c *recovery.Config) { c.Ledger = downLedger{w.ledger} })
 	require.ErrorIs(t, down.KeepControls(ctx), errDown)
 	require.EqualValues(t, 1, w.waiting(t))
@@ -167,7 +167,7 @@ func TestDecisionsWaitForTheLedger(t *testing.T) {
 	w.opens(t)
 	require.Zero(t, w.waiting(t))
 
-	require.NoError(t, w.store.Campaign(id).Resume(ctx, by("bob", "it is open")))
+	require.NoError(t, testkit.ErrOf(w.store.Campaign(id).Resume(ctx, by("bob", "it is open"))))
 	stop := testkit.Go(t, func(ctx context.Context) error { return w.rec.Run(ctx, nil) })
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		kept, err := w.ledger.CampaignPause(ctx, id)
@@ -190,7 +190,7 @@ func TestPausesOfWorkersAreInTheJournal(t *testing.T) {
 	pause := func(by stream.Decision) {
 		t.Helper()
 		for range 2 {
-			require.NoError(t, campaigns.Pause(ctx, by))
+			require.NoError(t, testkit.ErrOf(campaigns.Pause(ctx, by)))
 			for shard := range 2 {
 				_, _, err := w.store.Shard(shard).Group("kafka").PauseCampaign(ctx, name, by)
 				require.NoError(t, err)
@@ -202,7 +202,7 @@ func TestPausesOfWorkersAreInTheJournal(t *testing.T) {
 	}
 	resume := func() {
 		t.Helper()
-		require.NoError(t, campaigns.Resume(ctx, by("ann", "repaired")))
+		require.NoError(t, testkit.ErrOf(campaigns.Resume(ctx, by("ann", "repaired"))))
 		for shard := range 2 {
 			_, _, err := w.store.Shard(shard).Group("kafka").ResumeCampaign(ctx, name, by("ann", "repaired"))
 			require.NoError(t, err)
@@ -242,7 +242,7 @@ func TestAPausedCampaignIsLoadedAgain(t *testing.T) {
 		w.order(t, name, time.Hour, 2)
 		w.load(t, name)
 		loader := w.loader(t)
-		require.NoError(t, w.store.Campaign(name).Pause(ctx, by("ann", "a mistake")))
+		require.NoError(t, testkit.ErrOf(w.store.Campaign(name).Pause(ctx, by("ann", "a mistake"))))
 		require.NoError(t, w.rec.KeepControls(ctx))
 		for i := range 2 {
 			for _, key := range w.rdb.Keys(ctx, w.store.Shard(i).Keys.Campaign(name)+"*").Val() {

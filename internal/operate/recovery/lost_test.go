@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 	"testing"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -367,8 +368,8 @@ func TestFrozenCampaignNamesItsEnd(t *testing.T) {
 	c, _, err := w.ledger.Campaign(t.Context(), id)
 	require.NoError(t, err)
 	for name, act := range map[string]func() error{
-		"resume": func() error { return w.store.Campaign(id).Resume(t.Context(), by("ann", "test")) },
-		"pause":  func() error { return w.store.Campaign(id).Pause(t.Context(), by("ann", "test")) },
+		"resume": func() error { return testkit.ErrOf(w.store.Campaign(id).Resume(t.Context(), by("ann", "test"))) },
+		"pause":  func() error { return testkit.ErrOf(w.store.Campaign(id).Pause(t.Context(), by("ann", "test"))) },
 		"load":   func() error { _, err := loaded.Seeded(t.Context(), w.store, c.Spec, c.Seed); return err },
 		"close":  func() error { _, err := w.shard().Close(t.Context(), id, true, 0); return err },
 		"refund": func() error { _, err := w.shard().CloseOf(t.Context(), id); return err },

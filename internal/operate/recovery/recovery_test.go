@@ -88,7 +88,7 @@ func TestRestartFromAnOlderFile(t *testing.T) {
 			require.EqualValues(t, 2*store.ChunkEvents-1, head.Seq, "one chunk past the next boundary")
 			require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)),
 				"the campaign stays frozen")
-			require.ErrorIs(t, w.store.Campaign(id).Resume(t.Context(), by("ann", "test")), store.ErrLost)
+			require.ErrorIs(t, testkit.ErrOf(w.store.Campaign(id).Resume(t.Context(), by("ann", "test"))), store.ErrLost)
 			require.Error(t, w.rec.Accept(t.Context(), v, by("ann", "the disk is gone")), "the shard is open")
 		})
 	}

@@ -103,7 +103,7 @@ func TestPausesGoToAllShardsAtOnce(t *testing.T) {
 
 	places := a.Store().Places("rain", 4)
 	through(newHung(places[1], places[3])) // the home must not hang: it says where the other places are
-	require.NoError(t, a.Store().Campaign("rain").Pause(t.Context(), stream.Decision{By: "ann", Why: "test"}))
+	require.NoError(t, testkit.ErrOf(a.Store().Campaign("rain").Pause(t.Context(), stream.Decision{By: "ann", Why: "test"})))
 	a.SetRedis(plain)
 	for _, k := range a.Store().Places("rain", 4) {
 		state, _, err := k.CampaignState(t.Context(), "rain")

@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app/apptest"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // afterList calls do once, after the list of the withheld packets at key was read.
@@ -65,12 +66,12 @@ func TestHoleGrantAfterAResume(t *testing.T) {
 			require.NoError(t, a.Redis().HSet(ctx, keys.Campaign("rain"), "withheld", "1 10").Err())
 			holes, err := places[0].Withheld(ctx, "rain")
 			require.NoError(t, err)
-			require.NoError(t, rain.Pause(ctx, by))
+			require.NoError(t, testkit.ErrOf(rain.Pause(ctx, by)))
 			a.Redis().AddHook(afterList{key: keys.Withheld("rain"), once: &sync.Once{}, do: func() {
-				require.NoError(t, rain.Resume(ctx, by))
+				require.NoError(t, testkit.ErrOf(rain.Resume(ctx, by)))
 				apptest.GrantsOn(t, a, places[1], "u42")
 				if c.again {
-					require.NoError(t, rain.Pause(ctx, by))
+					require.NoError(t, testkit.ErrOf(rain.Pause(ctx, by)))
 				}
 			}})
 			_, err = Of(a).GrantHole(ctx, HoleGrant{Campaign: "rain", Packet: holes[0].Number, User: "u42", RequestID: c.request, Decision: by})

@@ -83,7 +83,7 @@ func TestPauseDiesBetweenPlaces(t *testing.T) {
 	for lives := range 4 {
 		for _, ran := range []bool{false, true} {
 			b.mortal.lives, b.mortal.ran = lives, ran
-			require.ErrorIs(t, dying.Pause(t.Context(), ann), errKilled)
+			require.ErrorIs(t, testkit.ErrOf(dying.Pause(t.Context(), ann)), errKilled)
 			moved := lives
 			if ran {
 				moved++
@@ -98,13 +98,17 @@ func TestPauseDiesBetweenPlaces(t *testing.T) {
 			} else {
 				require.Equal(t, store.StatePaused, st.State)
 			}
-			require.NoError(t, b.store.Campaign(c.ID).Pause(t.Context(), ann))
-			require.NoError(t, b.store.Campaign(c.ID).Pause(t.Context(), ann))
+			changed, err := b.store.Campaign(c.ID).Pause(t.Context(), ann)
+			require.NoError(t, err)
+			require.Equal(t, moved < 4, changed)
+			changed, err = b.store.Campaign(c.ID).Pause(t.Context(), ann)
+			require.NoError(t, err)
+			require.False(t, changed)
 			require.Equal(t, slices.Repeat([]string{store.StatePaused}, 4), b.states(t, &c))
 
 			b.mortal.lives = lives
-			require.ErrorIs(t, dying.Resume(t.Context(), ann), errKilled)
-			require.NoError(t, b.store.Campaign(c.ID).Resume(t.Context(), ann))
+			require.ErrorIs(t, testkit.ErrOf(dying.Resume(t.Context(), ann)), errKilled)
+			require.NoError(t, testkit.ErrOf(b.store.Campaign(c.ID).Resume(t.Context(), ann)))
 			b.loadedWhole(t, &c, plan)
 		}
 	}
@@ -121,14 +125,14 @@ func TestPauseOfPlacesThatDiffer(t *testing.T) {
 		require.NoError(t, b.rdb.HSet(t.Context(), places[j].Keys.Campaign(c.ID), "state", state).Err())
 	}
 	set(2, store.StateLoading)
-	err := b.store.Campaign(c.ID).Pause(t.Context(), ann)
+	_, err := b.store.Campaign(c.ID).Pause(t.Context(), ann)
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	require.ErrorContains(t, err, fmt.Sprintf("on shard %d, one of 3", places[2].Index()))
 	require.Equal(t, []string{store.StateOpen, store.StateOpen, store.StateLoading}, b.states(t, &c))
 
 	set(1, store.StateFrozen)
 	set(2, store.StateOpen)
-	require.ErrorIs(t, b.store.Campaign(c.ID).Pause(t.Context(), ann), store.ErrLost)
+	require.ErrorIs(t, testkit.ErrOf(b.store.Campaign(c.ID).Pause(t.Context(), ann)), store.ErrLost)
 	require.Equal(t, []string{store.StatePaused, store.StateFrozen, store.StatePaused}, b.states(t, &c))
 	st, _, err := b.store.Campaign(c.ID).Status(t.Context())
 	require.NoError(t, err)
@@ -175,11 +179,11 @@ func TestPauseOfALostPlaceAndOneThatIsAway(t *testing.T) {
 	require.NoError(t, b.rdb.HSet(t.Context(), places[1].Keys.Campaign(c.ID), "state", store.StateFrozen).Err())
 	client := testkit.Redis(t).Client(t)
 	client.AddHook(unreachable{strings.TrimSuffix(places[2].Keys.Meta(), "meta")})
-	err := b.store.Over(client).Campaign(c.ID).Pause(t.Context(), ann)
+	_, err := b.store.Over(client).Campaign(c.ID).Pause(t.Context(), ann)
 	require.True(t, hongbao.IsOutage(err), "%v", err)
 	require.ErrorContains(t, err, fmt.Sprintf("on shard %d, one of 3", places[2].Index()))
 	require.Equal(t, []string{store.StatePaused, store.StateFrozen, store.StateOpen}, b.states(t, &c))
-	err = b.store.Campaign(c.ID).Pause(t.Context(), ann)
+	_, err = b.store.Campaign(c.ID).Pause(t.Context(), ann)
 	require.ErrorIs(t, err, store.ErrLost)
 	require.Equal(t, []string{store.StatePaused, store.StateFrozen, store.StatePaused}, b.states(t, &c))
 }
