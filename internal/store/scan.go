@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -53,6 +55,26 @@ func (k *Shard) EachReceipts(ctx context.Context, campaign string,
 		}
 		return fn(user, list)
 	})
+}
+
+// errFound ends the search of ReceiptOf.
+var errFound = errors.New("found")
+
+// ReceiptOf returns the receipt of a packet on the shard, and its user. It reads the receipts until it finds the packet.
+func (k *Shard) ReceiptOf(ctx context.Context, campaign string, packet int64) (user string, r hongbao.Receipt, found bool,
+	err error) {
+	err = k.EachReceipts(ctx, campaign, func(of string, list []hongbao.Receipt) error {
+		i := slices.IndexFunc(list, func(r hongbao.Receipt) bool { return r.Packet == packet })
+		if i < 0 {
+			return nil
+		}
+		user, r = of, list[i]
+		return errFound
+	})
+	if errors.Is(err, errFound) {
+		return user, r, true, nil
+	}
+	return "", hongbao.Receipt{}, false, err
 }
 
 // EachReceiptsText is EachReceipts for a caller that parses the receipts itself, with ParseReceipts.

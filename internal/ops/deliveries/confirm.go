@@ -16,7 +16,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/sinks/remote"
-	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // Confirmed reports what happened to the letters, and which credits they were about.
@@ -218,37 +217,28 @@ func (a Deliveries) creditOf(ctx context.Context, h *app.PausingHandler, at Pack
 	return payment.Pending{Grant: g}, err
 }
 
-// errSeen ends a search that has found everything.
-var errSeen = errors.New("seen")
-
 // receiptOf returns the grant of a packet, from the receipt of its user.
-func (a Deliveries) receiptOf(ctx context.Context, at PacketID) (hongbao.Grant, error) {
-	var g hongbao.Grant
-	places, err := a.app.Store().Campaign(at.Campaign).Places(ctx)
-	for _, k := range places {
-		var head store.Head
-		if head, err = k.OpenHead(ctx); err != nil {
-			break
-		}
-		err = k.EachReceipts(ctx, at.Campaign, func(user string, receipts []hongbao.Receipt) error {
-			for i := range receipts {
-				if r := &receipts[i]; r.Packet == at.Packet {
-					g = hongbao.Grant{Campaign: at.Campaign, User: user, Packet: r.Packet, Amount: r.Amount, Shard: k.Index(),
-						Seq: r.Seq, Epoch: head.Epoch, RequestID: r.RequestID, Time: r.Time.UTC()}
-					return errSeen
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			break
-		}
+func (a Deliveries) receiptOf(ctx context.Context, at PacketID) (g hongbao.Grant, err error) {
+	failed := func(err error) error {
+		return fmt.Errorf("look for the receipt of packet %d of campaign %s: %w", at.Packet, at.Campaign, err)
 	}
-	switch {
-	case errors.Is(err, errSeen):
-		return g, nil
-	case err != nil:
-		return g, fmt.Errorf("look for the receipt of packet %d of campaign %s: %w", at.Packet, at.Campaign, err)
+	places, err := a.app.Store().Campaign(at.Campaign).Places(ctx)
+	if err != nil {
+		return g, failed(err)
+	}
+	for _, k := range places {
+		head, err := k.OpenHead(ctx)
+		if err != nil {
+			return g, failed(err)
+		}
+		user, r, found, err := k.ReceiptOf(ctx, at.Campaign, at.Packet)
+		if err != nil {
+			return g, failed(err)
+		}
+		if found {
+			return hongbao.Grant{Campaign: at.Campaign, User: user, Packet: r.Packet, Amount: r.Amount, Shard: k.Index(),
+				Seq: r.Seq, Epoch: head.Epoch, RequestID: r.RequestID, Time: r.Time.UTC()}, nil
+		}
 	}
 	return g, fmt.Errorf("the credit of packet %d of campaign %s is not in doubt, and Redis has no receipt of the packet: "+
 		"nothing was recorded", at.Packet, at.Campaign)

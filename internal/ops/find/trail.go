@@ -118,7 +118,7 @@ func (a Find) trail(ctx context.Context, q TrailOf) (*Trail, error) {
 		return nil, err
 	}
 	if !inLedger && !inRedis && len(t.out.Unread) == 0 {
-		return nil, app.ErrNoCampaign(q.Campaign)
+		return nil, app.NoCampaign(q.Campaign)
 	}
 	t.followAll(ctx)
 	if err := t.topic(ctx); err != nil {
@@ -243,14 +243,7 @@ func (t *trailSearch) receipts(ctx context.Context) (found bool, err error) {
 // receiptsOn reads the receipts on one shard. If user is empty, it searches for the user who has the packet.
 func (t *trailSearch) receiptsOn(ctx context.Context, shard *store.Shard, user string) (found bool, err error) {
 	if user == "" {
-		err := shard.EachReceipts(ctx, t.q.Campaign, func(of string, list []hongbao.Receipt) error {
-			if slices.ContainsFunc(list, func(r hongbao.Receipt) bool { return r.Packet == t.q.Packet }) {
-				user = of
-				return errSeen
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, errSeen) {
+		if user, _, _, err = shard.ReceiptOf(ctx, t.q.Campaign, t.q.Packet); err != nil {
 			return false, err
 		}
 	}
