@@ -28,9 +28,7 @@ for i = 4, ids - 1, 5 do
 	local first, last, kept = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), floor - ARGV[i + 3]
 	finish(KEYS[tonumber(ARGV[i])], first, last, kept, fresh, tonumber(ARGV[i + 4]))
 end
-for i = 3, campaigns do
-	add_finished(KEYS[i], 'done:' .. ARGV[1], fresh[i])
-end
+add_done(3, campaigns, ARGV[1], fresh)
 local acked = 0
 for at = ids, #ARGV, 1000 do
 	acked = acked + redis.call('XACK', KEYS[1], ARGV[1], unpack(ARGV, at, math.min(at + 999, #ARGV)))

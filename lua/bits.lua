@@ -60,6 +60,13 @@ local function add_finished(campaign, count, number)
 	end
 end
 
+-- add_done adds what finish has counted in fresh to the done counts of the campaigns KEYS[first] to KEYS[last].
+local function add_done(first, last, sink, fresh)
+	for i = first, last do
+		add_finished(KEYS[i], 'done:' .. sink, fresh[i] or 0)
+	end
+end
+
 local function runs_of(text)
 	local list = {}
 	for first, last in string.gmatch(text, '(%d+)-(%d+)[^,]*') do

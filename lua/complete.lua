@@ -57,8 +57,6 @@ for i = 6, #ARGV, 6 do
 	end
 	finish(KEYS[sink], first, last, kept, fresh, campaign)
 end
-for i = 3, campaigns do
-	add_finished(KEYS[i], 'done:' .. ARGV[4], fresh[i])
-end
+add_done(3, campaigns, ARGV[4], fresh)
 redis.call('HDEL', KEYS[1], ARGV[1])
 return { 'ok' }

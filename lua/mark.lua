@@ -47,7 +47,5 @@ for i = 4, #ARGV, 5 do
 		finish(KEYS[tonumber(ARGV[i])], next, last, kept, fresh, campaign)
 	end
 end
-for i = 3, campaigns do
-	add_finished(KEYS[i], 'done:' .. ARGV[2], fresh[i] or 0)
-end
+add_done(3, campaigns, ARGV[2], fresh)
 return { 'ok' }
