@@ -34,13 +34,13 @@ type App struct {
 
 	redis     redis.UniversalClient
 	store     *store.Store // of redis
-	RedisOpen atomic.Bool  // OpenRedis has accepted Redis
+	redisOpen atomic.Bool  // OpenRedis has accepted Redis
 	ledger    *ledger.Ledger
 	founded   founding
 	mu        sync.Mutex // guards authority and closes
 
 	scans     *semaphore.Weighted // bounds how many trails of this process search all receipts at once
-	authority *access.Authority   // Set by the first call of Authority
+	authority *access.Authority   // set by the first call of Authority
 	denials   access.Denials
 	reads     access.Reads
 	late      unrefunded

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/configs/configstest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -95,7 +96,7 @@ func (p *part) finds(level string, words ...string) bool {
 func TestCertificatesOfTheConfiguration(t *testing.T) {
 	t.Parallel()
 	ended, soon := certificates(t, span{-9, -1}), certificates(t, span{-1, 10})
-	a := &App{Config: config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_SERVE_TLS_CERT="+ended,
+	a := &App{Config: configstest.Config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_SERVE_TLS_CERT="+ended,
 		"HONGBAO_SERVE_TLS_KEY="+filepath.Join(filepath.Dir(ended), "key.pem"),
 		"HONGBAO_SERVE_CONTROL_TLS_CLIENT_CA="+soon, "HONGBAO_LEDGER_DRIVER=postgres",
 		"HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1/db?sslmode=verify-full&sslrootcert="+ended)}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/configs/configstest"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -20,7 +21,7 @@ func onCluster(t *testing.T) (*App, *testkit.RedisCluster) {
 		t.Skip("needs a server")
 	}
 	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
-	cfg := config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_DEPLOYMENT_SHARDS=3", "HONGBAO_REDIS_MODE=cluster",
+	cfg := configstest.Config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_DEPLOYMENT_SHARDS=3", "HONGBAO_REDIS_MODE=cluster",
 		"HONGBAO_REDIS_ADDRS="+strings.Join(cluster.Addrs(), ","))
 	a := opened(t, cfg)
 	require.NoError(t, a.store.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
@@ -72,7 +73,7 @@ func TestDoctorNamesTheNode(t *testing.T) {
 // is near this machine's clock.
 func TestDoctorComparesTheClocksOfNodes(t *testing.T) {
 	t.Parallel()
-	a := &App{Config: config(t, "HONGBAO_DEPLOYMENT_ID=test")}
+	a := &App{Config: configstest.Config(t, "HONGBAO_DEPLOYMENT_ID=test")}
 	redis, now := &part{}, time.Now()
 	for addr, ahead := range map[string]time.Duration{
 		"a:1": -800 * time.Millisecond, "b:1": 700 * time.Millisecond, "c:1": 0,

@@ -105,7 +105,7 @@ func (a *App) initializeLedger(ctx context.Context, marked bool, did *Initialize
 	if unknown && marked {
 		return has, a.initializedElsewhere()
 	}
-	if has, err = l.Initialize(ctx, a.DeploymentRow()); err != nil {
+	if has, err = l.Initialize(ctx, a.Config.DeploymentRow()); err != nil {
 		return has, err
 	}
 	did.Ledger = &InitializedLedger{has.ID, unknown, append([]string{}, steps...)}

@@ -77,7 +77,7 @@ func (a *App) record(ctx context.Context, e *access.Entry) {
 	ctx, cancel := context.WithTimeout(ledger.WithoutTogether(context.WithoutCancel(ctx)), journalTime)
 	defer cancel()
 	err := a.recordNow(ctx, e)
-	if !a.RedisOpen.Load() {
+	if !a.redisOpen.Load() {
 		if err != nil {
 			a.log.Warn("an action is not in the journal", zap.Any("entry", e), zap.Error(err))
 		}

@@ -20,7 +20,7 @@ func (a *App) newLedger() *ledger.Ledger {
 		}
 		has, err := l.Deployment(ctx)
 		if err == nil {
-			err = has.Is(a.DeploymentRow())
+			err = has.Is(a.Config.DeploymentRow())
 		}
 		if err == nil {
 			err = a.founded.asLedger(has.Founding)
@@ -93,12 +93,6 @@ func (a *App) LedgerAgrees(ctx context.Context) error {
 	return err
 }
 
-// DeploymentRow returns what the ledger shall have recorded of the deployment.
-func (a *App) DeploymentRow() ledger.Deployment {
-	return ledger.Deployment{ID: a.Config.Deployment.ID, KeyPrefix: a.Config.Deployment.KeyPrefix,
-		Shards: a.Config.Deployment.Shards}
-}
-
 // Plans returns a cache for the plans of campaigns in the ledger.
 func (a *App) Plans() (*campaign.Plans, error) {
 	cfg := a.Config.Plans
@@ -110,7 +104,7 @@ func (a *App) Plans() (*campaign.Plans, error) {
 func (a *App) Campaign(ctx context.Context, id string) (ledger.StoredCampaign, error) {
 	c, found, err := a.ledger.Campaign(ctx, id)
 	if err == nil && !found {
-		err = ErrNoCampaign(id)
+		err = NoCampaign(id)
 	}
 	return c, err
 }
@@ -119,13 +113,13 @@ func (a *App) Campaign(ctx context.Context, id string) (ledger.StoredCampaign, e
 func (a *App) CampaignWithTopUps(ctx context.Context, id string) (ledger.StoredCampaign, []ledger.StoredTopUp, error) {
 	c, stored, err := a.ledger.CampaignWithTopUps(ctx, id)
 	if errors.Is(err, ledger.ErrNoCampaign) {
-		err = ErrNoCampaign(id)
+		err = NoCampaign(id)
 	}
 	return c, stored, err
 }
 
-// ErrNoCampaign returns the error of a campaign that the ledger does not have.
-func ErrNoCampaign(id string) error {
+// NoCampaign returns the error of a campaign that the ledger does not have.
+func NoCampaign(id string) error {
 	return hongbao.Errorf(hongbao.ClassPermanent,
 		"campaign %.80q: %w: `hongbao campaign create` creates it, `hongbao campaign list` shows the existing campaigns", id,
 		ledger.ErrNoCampaign)

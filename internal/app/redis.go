@@ -19,7 +19,7 @@ import (
 // OpenRedis connects to Redis, and writes nothing. It refuses a Redis that was not initialized for this deployment, or
 // whose settings would lose receipts.
 func (a *App) OpenRedis(ctx context.Context) error {
-	if a.RedisOpen.Load() {
+	if a.redisOpen.Load() {
 		return nil
 	}
 	if err := a.ReachRedis(ctx); err != nil {
@@ -35,9 +35,12 @@ func (a *App) OpenRedis(ctx context.Context) error {
 	if err := a.founded.asRedis(mark.Founding); err != nil {
 		return err
 	}
-	a.RedisOpen.Store(true)
+	a.redisOpen.Store(true)
 	return nil
 }
+
+// AcceptRedis lets the App use Redis without the checks of OpenRedis.
+func (a *App) AcceptRedis() { a.redisOpen.Store(true) }
 
 // ReachRedis connects to Redis, whichever deployment it belongs to. It refuses a Redis whose settings would lose
 // receipts.

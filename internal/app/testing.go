@@ -16,9 +16,6 @@ func (a *App) Redis() redis.UniversalClient { return a.redis }
 // SetRedis replaces the client of Redis.
 func (a *App) SetRedis(client redis.UniversalClient) { a.redis, a.store = client, a.store.Over(client) }
 
-// AcceptRedis lets the App use Redis without the checks of OpenRedis.
-func (a *App) AcceptRedis() { a.RedisOpen.Store(true) }
-
 // SetLedger replaces the ledger.
 func (a *App) SetLedger(l *ledger.Ledger) { a.ledger = l }
 

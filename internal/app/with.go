@@ -72,7 +72,7 @@ func (a *App) openKeys(ctx context.Context) error {
 		return nil
 	}
 	if err == nil {
-		err = has.Is(a.DeploymentRow())
+		err = has.Is(a.Config.DeploymentRow())
 	}
 	return withHint("ledger.dsn", err)
 }

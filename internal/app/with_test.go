@@ -9,30 +9,24 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/configs/configstest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // With closes in reverse order, even if do fails. It returns the error of do and every error of closing.
 func TestWithClosesAndTellsEveryError(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, "HONGBAO_LEDGER_DSN="+filepath.Join(t.TempDir(), "ledger.db"))
-	_, err := ledger.Migrate(t.Context(), cfg.LedgerConfig())
-	require.NoError(t, err)
-	l, err := ledger.Open(t.Context(), cfg.LedgerConfig())
-	require.NoError(t, err)
-	_, err = l.Initialize(t.Context(), ledger.Deployment{ID: cfg.Deployment.ID, KeyPrefix: cfg.Deployment.KeyPrefix, Shards: 1})
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
+	cfg := configstest.Config(t, "HONGBAO_LEDGER_DSN="+filepath.Join(t.TempDir(), "ledger.db"))
+	configstest.Initialize(t, cfg)
 	failed, first, second := errors.New("do failed"), errors.New("the first did not close"),
 		errors.New("the second did not close")
 	var order []string
 	var kept *App
-	err = With(t.Context(), cfg, Needs{Ledger: true}, func(a *App) error {
+	err := With(t.Context(), cfg, Needs{Ledger: true}, func(a *App) error {
 		kept = a
 		_, _, err := a.ledger.Campaign(t.Context(), "rain")
 		require.NoError(t, err)
-		require.False(t, a.RedisOpen.Load(), "With opens only what the command needs")
+		require.False(t, a.redisOpen.Load(), "With opens only what the command needs")
 		a.atEnd(func() error { order = append(order, "first"); return first })
 		a.atEnd(func() error { order = append(order, "second"); return second })
 		return failed
@@ -53,7 +47,7 @@ func TestWithClosesAndTellsEveryError(t *testing.T) {
 // Two servers can't be reached. The error names both, and do is not called.
 func TestWithNamesEveryServerThatIsAway(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, "HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_LEDGER_DRIVER=postgres",
+	cfg := configstest.Config(t, "HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_LEDGER_DRIVER=postgres",
 		"HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1:2/d")
 	err := With(t.Context(), cfg, Needs{Redis: true, Ledger: true}, func(*App) error {
 		t.Error("do was called")
@@ -67,19 +61,13 @@ func TestWithNamesEveryServerThatIsAway(t *testing.T) {
 // all calls share it.
 func TestReady(t *testing.T) {
 	t.Parallel()
-	a, err := New(config(t, "HONGBAO_LEDGER_DSN="+filepath.Join(t.TempDir(), "ledger.db")), zap.NewNop(), Hooks{})
+	a, err := New(configstest.Config(t, "HONGBAO_LEDGER_DSN="+filepath.Join(t.TempDir(), "ledger.db")), zap.NewNop(), Hooks{})
 	require.NoError(t, err)
 	defer func() { a.Shut(&err); require.NoError(t, err) }()
 	require.NoError(t, a.Ready(t.Context(), Needs{}))
 	require.Error(t, a.Ready(t.Context(), Needs{Ledger: true}), "the ledger was never founded")
 
-	_, err = ledger.Migrate(t.Context(), a.Config.LedgerConfig())
-	require.NoError(t, err)
-	l, err := ledger.Open(t.Context(), a.Config.LedgerConfig())
-	require.NoError(t, err)
-	_, err = l.Initialize(t.Context(), a.DeploymentRow())
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
+	configstest.Initialize(t, a.Config)
 	testkit.EventuallyOK(t, 30*time.Second, func() error { return a.Ready(t.Context(), Needs{Ledger: true}) },
 		"a failure is cached only for a moment")
 	for range 2 {

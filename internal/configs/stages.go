@@ -101,6 +101,11 @@ func (c *Config) LedgerConfig() ledger.Config {
 	return out
 }
 
+// DeploymentRow returns what the ledger shall have recorded of the deployment.
+func (c *Config) DeploymentRow() ledger.Deployment {
+	return ledger.Deployment{ID: c.Deployment.ID, KeyPrefix: c.Deployment.KeyPrefix, Shards: c.Deployment.Shards}
+}
+
 // database returns the database that ledger.driver and ledger.dsn name. Its DSN may contain a password.
 func (c *Config) database() db.Database {
 	dsn := c.Ledger.DSN.Reveal()

@@ -2,7 +2,6 @@
 package apptest
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -13,18 +12,11 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/configs/configstest"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
-
-// Config returns the configuration of an environment.
-func Config(t *testing.T, env ...string) *configs.Config {
-	t.Helper()
-	cfg, err := configs.Load("", env, nil)
-	require.NoError(t, err)
-	return cfg
-}
 
 // Opened returns an App that skips the checks of OpenRedis, so its Redis need not be initialized.
 func Opened(t *testing.T, cfg *configs.Config) *app.App {
@@ -43,17 +35,7 @@ func Opened(t *testing.T, cfg *configs.Config) *app.App {
 // OnServers returns an App with its own Redis and its own database.
 func OnServers(t *testing.T, driver, dsn string, allow string, env ...string) *app.App {
 	t.Helper()
-	server := testkit.NewRedis(t, testkit.RedisOptions{})
-	cfg := Config(t, append(env, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_REDIS_ADDRS="+server.Addr,
-		"HONGBAO_LEDGER_DRIVER="+driver, "HONGBAO_LEDGER_DSN="+dsn, "HONGBAO_UNSAFE_ALLOW="+allow)...)
-	_, err := ledger.Migrate(t.Context(), cfg.LedgerConfig())
-	require.NoError(t, err)
-	a := Opened(t, cfg)
-	l, err := ledger.Open(t.Context(), cfg.LedgerConfig())
-	require.NoError(t, err)
-	_, err = l.Initialize(t.Context(), a.DeploymentRow())
-	require.NoError(t, errors.Join(err, l.Close()))
-	return a
+	return Opened(t, configstest.OnServers(t, driver, dsn, allow, env...))
 }
 
 // Creates adds a campaign with one packet to the ledger.
@@ -72,7 +54,7 @@ func Creates(t *testing.T, a *app.App, id string) hongbao.Campaign {
 // places shards. A user may win two packets.
 func OnRedis(t *testing.T, server *testkit.RedisServer, class hongbao.Durability, places int) *app.App {
 	t.Helper()
-	cfg := Config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_PRODUCER_DURABILITY_TIMEOUT=150ms",
+	cfg := configstest.Config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_PRODUCER_DURABILITY_TIMEOUT=150ms",
 		"HONGBAO_REDIS_ADDRS="+server.Addr, "HONGBAO_REDIS_POOL_SIZE=10", "HONGBAO_DEPLOYMENT_SHARDS=4")
 	a := Opened(t, cfg)
 	require.NoError(t, a.Store().Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))

@@ -6,5 +6,5 @@ import "github.com/hongbao-project/hongbao/internal/app"
 // Campaigns has the operations of a deployment on campaigns.
 type Campaigns struct{ app *app.App }
 
-// Of returns the operations of the App's deployment.
+// Of returns the Campaigns of the deployment that a has opened.
 func Of(a *app.App) Campaigns { return Campaigns{a} }

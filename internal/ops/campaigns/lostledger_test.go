@@ -59,7 +59,7 @@ func TestWhatRedisHasIsRepeatedAfterTheWindow(t *testing.T) {
 			require.NoError(t, err)
 			a.SetLedger(books)
 			t.Cleanup(func() { require.NoError(t, a.Ledger().Close()) })
-			_, err = a.Ledger().Initialize(t.Context(), a.DeploymentRow())
+			_, err = a.Ledger().Initialize(t.Context(), a.Config.DeploymentRow())
 			require.NoError(t, err)
 
 			other := spec

@@ -6,5 +6,5 @@ import "github.com/hongbao-project/hongbao/internal/app"
 // Deliveries has the operations of a deployment on deliveries.
 type Deliveries struct{ app *app.App }
 
-// Of returns the operations of the App's deployment.
+// Of returns the Deliveries of the deployment that a has opened.
 func Of(a *app.App) Deliveries { return Deliveries{a} }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/app/apptest"
+	"github.com/hongbao-project/hongbao/internal/configs/configstest"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
@@ -16,7 +17,7 @@ import (
 // and its return. It has nothing of a sink that owes every event, or that is not configured now.
 func TestStatusNamesWhatASinkDoesNotOwe(t *testing.T) {
 	t.Parallel()
-	cfg := apptest.Config(t, "HONGBAO_LEDGER_DSN="+filepath.Join(t.TempDir(), "ledger.db"))
+	cfg := configstest.Config(t, "HONGBAO_LEDGER_DSN="+filepath.Join(t.TempDir(), "ledger.db"))
 	cfg.Deployment.Sinks = []string{"balance", "kafka"}
 	_, err := ledger.Migrate(t.Context(), cfg.LedgerConfig())
 	require.NoError(t, err)

@@ -127,7 +127,7 @@ func (a Deliveries) someHas(ctx context.Context, id, to string) error {
 	if _, found, err := a.app.Store().Campaign(id).Status(ctx); err != nil || found {
 		return err
 	}
-	return app.ErrNoCampaign(id)
+	return app.NoCampaign(id)
 }
 
 // replayTo sets the target of a replay: the handler, and the done bits of the events that the target already has.

@@ -17,6 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/metrics"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/configs/configstest"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -65,7 +66,7 @@ func TestStateTellsWhatEachShardHasParked(t *testing.T) {
 // counts once.
 func TestStateReportsLimitsAndPausedCampaigns(t *testing.T) {
 	t.Parallel()
-	a := &app.App{Config: apptest.Config(t, "HONGBAO_SINKS_KAFKA_GRANTS_PER_SECOND=50")}
+	a := &app.App{Config: configstest.Config(t, "HONGBAO_SINKS_KAFKA_GRANTS_PER_SECOND=50")}
 	pause := func(campaign, by string, paused bool) store.CampaignPause {
 		return store.CampaignPause{Campaign: campaign, By: by, Paused: paused}
 	}

@@ -6,5 +6,5 @@ import "github.com/hongbao-project/hongbao/internal/app"
 // Find has the operations of a deployment on grants.
 type Find struct{ app *app.App }
 
-// Of returns the operations of the App's deployment.
+// Of returns the Find of the deployment that a has opened.
 func Of(a *app.App) Find { return Find{a} }

@@ -33,7 +33,7 @@ func (a Find) receipts(ctx context.Context, id, user string) (model.Receipts, er
 	}
 	found, err := a.receiptsFromLedger(ctx, &out)
 	if err == nil && !found {
-		err = app.ErrNoCampaign(id)
+		err = app.NoCampaign(id)
 	}
 	return out, err
 }

@@ -6,5 +6,5 @@ import "github.com/hongbao-project/hongbao/internal/app"
 // Losses has the operations of a deployment on losses.
 type Losses struct{ app *app.App }
 
-// Of returns the operations of the App's deployment.
+// Of returns the Losses of the deployment that a has opened.
 func Of(a *app.App) Losses { return Losses{a} }

@@ -192,7 +192,7 @@ func (a Losses) recover(ctx context.Context, opts RecoverOptions) (*Recovery, er
 	if err != nil {
 		return nil, err
 	}
-	a.app.RedisOpen.Store(true) // the ledger may be excluded: the journal's entry then waits in Redis
+	a.app.AcceptRedis() // the ledger may be excluded: the journal's entry then waits in Redis
 	out, lost := &Recovery{}, 0
 	for _, v := range reports {
 		s := &ShardLoss{ShardReport: v}

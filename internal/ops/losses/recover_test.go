@@ -7,6 +7,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app/apptest"
+	"github.com/hongbao-project/hongbao/internal/configs/configstest"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/ops/payments"
 )
@@ -51,7 +52,7 @@ func TestDigestOfALoss(t *testing.T) {
 // Redis is down. The error does not blame Kafka, and appears once.
 func TestRecoverWithoutRedis(t *testing.T) {
 	t.Parallel()
-	a := apptest.Opened(t, apptest.Config(t, "HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_DEPLOYMENT_SINKS=balance,kafka"))
+	a := apptest.Opened(t, configstest.Config(t, "HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_DEPLOYMENT_SINKS=balance,kafka"))
 	for _, accept := range []*Acceptance{nil, {}} {
 		_, err := Of(a).Recover(t.Context(), RecoverOptions{WithoutLedger: true, Accept: accept})
 		require.True(t, hongbao.IsOutage(err), "%v", err)

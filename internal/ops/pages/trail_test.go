@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app/apptest"
+	"github.com/hongbao-project/hongbao/internal/configs/configstest"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
@@ -23,7 +24,7 @@ func TestTrailNamesWhatASinkDoesNotOwe(t *testing.T) {
 	}
 	a := apptest.OnRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 1)
 	a.Config.Deployment.Sinks = []string{"balance", "mine"}
-	a.Config.Ledger = apptest.Config(t, "HONGBAO_LEDGER_DSN="+filepath.Join(t.TempDir(), "ledger.db")).Ledger
+	a.Config.Ledger = configstest.Config(t, "HONGBAO_LEDGER_DSN="+filepath.Join(t.TempDir(), "ledger.db")).Ledger
 	_, err := ledger.Migrate(t.Context(), a.Config.LedgerConfig())
 	require.NoError(t, err)
 	books, err := ledger.Open(t.Context(), a.Config.LedgerConfig())
