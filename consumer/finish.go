@@ -65,7 +65,7 @@ func (s *shard) ack(l *lease, batch []item, results []error) error {
 		if allDone(results) {
 			ids = append(ids, it.ID)
 			if it.entry.Kind != stream.EntryGrant { // a close and other entries without grants are done too
-				runs = append(runs, stream.Of("", stream.SeqRange{First: it.entry.Seq, Last: it.entry.Last()})...)
+				runs = append(runs, stream.CampaignRange{SeqRange: stream.SeqRange{First: it.entry.Seq, Last: it.entry.Last()}})
 			}
 		}
 	}

@@ -125,7 +125,7 @@ func TestAckByAFormerOwnerDelaysNoNeighbour(t *testing.T) {
 	w := start(t, cfg)
 	<-in
 	begin := time.Now()
-	_, err := b.keys().Group(group).Ack(t.Context(), stream.Of("", stream.SeqRange{First: 1, Last: 2}), ids[:1])
+	_, err := b.keys().Group(group).Ack(t.Context(), stream.OfCampaign("", stream.SeqRange{First: 1, Last: 2}), ids[:1])
 	require.NoError(t, err)
 	b.idle(t, 0)
 	require.Less(t, time.Since(begin), cfg.Lease, "the other entry did not wait until the lease ended")

@@ -44,7 +44,7 @@ func TestSleptUntilItsEntriesWereTrimmed(t *testing.T) {
 	h := &asleep{}
 	h.others = func() {
 		ctx := context.Background()
-		_, err := b.keys().Group(group).Ack(ctx, stream.Of("", stream.SeqRange{First: 1, Last: 5}), ids)
+		_, err := b.keys().Group(group).Ack(ctx, stream.OfCampaign("", stream.SeqRange{First: 1, Last: 5}), ids)
 		require.NoError(t, err)
 		require.NoError(t, b.rdb.XDel(ctx, b.keys().Keys.Events(), ids...).Err())
 		require.NoError(t, b.keys().RaiseDoneFloor(ctx, 0, 1, []string{group}))

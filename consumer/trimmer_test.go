@@ -71,7 +71,7 @@ func (b *bundle) ack(t *testing.T, name string, ids ...string) {
 		entries, err := b.keys().Entries(t.Context(), id, id)
 		require.NoError(t, err)
 		require.Len(t, entries, 1)
-		done = append(done, stream.Of("", stream.SeqRange{First: entries[0].Seq, Last: entries[0].Last()})...)
+		done = append(done, stream.OfCampaign("", stream.SeqRange{First: entries[0].Seq, Last: entries[0].Last()})...)
 	}
 	_, err := b.keys().Group(name).Ack(t.Context(), done, ids)
 	require.NoError(t, err)

@@ -142,7 +142,7 @@ func TestReplayRepairsTheTopic(t *testing.T) {
 	c := newOneCopy(t, broker, 0)
 	c.grants(200)
 	lost := []stream.SeqRange{{First: 11, Last: 30}, {First: 77, Last: 77}} // finished, but not in the topic
-	_, err := c.keys.Group("kafka").Ack(t.Context(), stream.Of("", lost...), nil)
+	_, err := c.keys.Group("kafka").Ack(t.Context(), stream.OfCampaign("", lost...), nil)
 	require.NoError(t, err)
 	entries, err := c.keys.Entries(t.Context(), "-", "+")
 	require.NoError(t, err)
@@ -177,7 +177,7 @@ func TestReplayBehindTheDoneBits(t *testing.T) {
 	c := newOneCopy(t, broker, 0)
 	c.grants(store.ChunkEvents + 3_000)
 	// finished, but not in the topic
-	_, err := c.keys.Group("kafka").Ack(t.Context(), stream.Of("", stream.SeqRange{First: 11, Last: 30}), nil)
+	_, err := c.keys.Group("kafka").Ack(t.Context(), stream.OfCampaign("", stream.SeqRange{First: 11, Last: 30}), nil)
 	require.NoError(t, err)
 	gone := make([]int64, 20)
 	for i := range gone {
@@ -212,7 +212,7 @@ func TestReplaysOfWhatIsMissingAtOnce(t *testing.T) {
 	c := newOneCopy(t, broker, 0)
 	c.grants(1_000)
 	// finished, but not in the topic
-	_, err := c.keys.Group("kafka").Ack(t.Context(), stream.Of("", stream.SeqRange{First: 1, Last: 1_000}), nil)
+	_, err := c.keys.Group("kafka").Ack(t.Context(), stream.OfCampaign("", stream.SeqRange{First: 1, Last: 1_000}), nil)
 	require.NoError(t, err)
 	var both []*exec.Cmd
 	for i := range 2 {

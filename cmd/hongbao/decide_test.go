@@ -191,7 +191,7 @@ func TestReplayToLedger(t *testing.T) {
 		d.ok("grab", "rain", fmt.Sprintf("u%d", i))
 	}
 	// Five grants are acked although the ledger does not have them.
-	_, err := d.store.Shard(0).Group("balance").Ack(t.Context(), stream.Of("", stream.SeqRange{First: 1, Last: 5}), nil)
+	_, err := d.store.Shard(0).Group("balance").Ack(t.Context(), stream.OfCampaign("", stream.SeqRange{First: 1, Last: 5}), nil)
 	require.NoError(t, err)
 	require.Equal(t, int64(5), d.auditNow().Found[audit.Lost])
 	require.Contains(t, d.ok("replay", "repair", "--to", "balance", "--dry-run"), "would deliver 5 of 5")

@@ -30,8 +30,8 @@ var goOn = map[string]string{
 	"replay":             "run it again under the same name: it continues",
 }
 
-// printError prints why a command failed. If a signal ended the command, the error only says what was under way, and may
-// blame a server: printError then says how to go on instead.
+// printError prints why a command failed. If a signal ended the command, its error names the call that was interrupted and
+// may blame a server, so printError prints how to continue instead.
 func printError(ctx context.Context, w io.Writer, cmd *cobra.Command, err error) {
 	if exitCode(ctx, err) > exitInterrupted && !app.IsStopped(err) {
 		name := strings.TrimPrefix(cmd.CommandPath(), "hongbao ")

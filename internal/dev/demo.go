@@ -50,7 +50,7 @@ const grabTwiceEvery = 5
 // stopped replaces err if a signal ended the demo.
 func (d *Demo) stopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil && !d.over && (err == nil || errors.Is(err, context.Canceled)) {
-		return fmt.Errorf("the demo was stopped: %w", context.Cause(ctx))
+		return context.Cause(ctx)
 	}
 	return err
 }

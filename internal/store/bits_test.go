@@ -37,7 +37,7 @@ func TestDoneBits(t *testing.T) {
 					want[seq] = true
 				}
 			}
-			acked, err := k.Group("kafka").Ack(t.Context(), stream.Of("", runs...), nil)
+			acked, err := k.Group("kafka").Ack(t.Context(), stream.OfCampaign("", runs...), nil)
 			require.NoError(rt, err)
 			require.Zero(rt, acked)
 		}
@@ -69,10 +69,10 @@ func TestAckEntries(t *testing.T) {
 	ids := b.events(t, "rain", 2, 1, 1)
 	b.group(t, "kafka")
 	b.read(t, "kafka", "w1", 9)
-	acked, err := b.k.Group("kafka").Ack(ctx, stream.Of("", stream.SeqRange{First: 1, Last: 3}), ids[:2])
+	acked, err := b.k.Group("kafka").Ack(ctx, stream.OfCampaign("", stream.SeqRange{First: 1, Last: 3}), ids[:2])
 	require.NoError(t, err)
 	require.Equal(t, 2, acked)
-	acked, err = b.k.Group("kafka").Ack(ctx, stream.Of("", stream.SeqRange{First: 1, Last: 4}), ids)
+	acked, err = b.k.Group("kafka").Ack(ctx, stream.OfCampaign("", stream.SeqRange{First: 1, Last: 4}), ids)
 	require.NoError(t, err)
 	require.Equal(t, 1, acked, "two were acked before")
 	require.Empty(t, b.owners(t, "kafka"))

@@ -29,7 +29,7 @@ type scriptCase struct {
 	ages bool
 }
 
-var ranges = stream.Of("rain", stream.SeqRange{First: 1, Last: 2},
+var ranges = stream.OfCampaign("rain", stream.SeqRange{First: 1, Last: 2},
 	stream.SeqRange{First: store.ChunkEvents - 1, Last: store.ChunkEvents})
 
 func claimCall(id, owner string) *store.ClaimCall {

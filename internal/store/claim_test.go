@@ -97,7 +97,7 @@ func drawEvents(t *rapid.T) []stream.CampaignRange {
 		first += rapid.Int64Range(2, 20).Draw(t, "gap")
 		last := first + rapid.Int64Range(0, 20).Draw(t, "more")
 		campaign := rapid.SampledFrom([]string{"", "rain", "snow-2026-01"}).Draw(t, "campaign")
-		out = append(out, stream.Of(campaign, stream.SeqRange{First: first, Last: last})...)
+		out = append(out, stream.OfCampaign(campaign, stream.SeqRange{First: first, Last: last})...)
 		first = last
 	}
 	return out
@@ -283,7 +283,7 @@ func TestCompleteOfADeletedClaim(t *testing.T) {
 func grant(t *testing.T, b *bundle, id string, events stream.SeqRange) {
 	t.Helper()
 	call := claimCall(id, "w2")
-	call.Events = stream.Of("rain", events)
+	call.Events = stream.OfCampaign("rain", events)
 	a, err := b.k.Claim(t.Context(), call)
 	require.NoError(t, err)
 	require.True(t, a.Granted())

@@ -35,7 +35,7 @@ func (b *bundle) finished(t require.TestingT, id string) string {
 }
 
 func seqs(campaign string, first, last int64) []stream.CampaignRange {
-	return stream.Of(campaign, stream.SeqRange{First: first, Last: last})
+	return stream.OfCampaign(campaign, stream.SeqRange{First: first, Last: last})
 }
 
 // One batch has grants of two campaigns and a close. Each campaign counts its own grants, and a repeat counts nothing.

@@ -68,7 +68,7 @@ func TestJumpIsNoBacklog(t *testing.T) {
 	raw := b.read(t, "kafka", "w1", 100)
 	require.Len(t, raw, 4+1+6+1+2)
 	for done, skipped := range map[string]stream.SeqRange{raw[4].ID: first, raw[11].ID: second} {
-		_, err := b.k.Group("kafka").Ack(t.Context(), stream.Of("", skipped), []string{done})
+		_, err := b.k.Group("kafka").Ack(t.Context(), stream.OfCampaign("", skipped), []string{done})
 		require.NoError(t, err)
 	}
 	out = b.trim(t, store.Trim{Groups: groups})
@@ -126,7 +126,7 @@ func TestJumpTrimsNothingEarly(t *testing.T) {
 	b.done(t, "kafka", 300)
 	skipped := b.jumps(t)
 	raw := b.read(t, "kafka", "w1", 1)
-	_, err := b.k.Group("kafka").Ack(t.Context(), stream.Of("", skipped), idsOf(raw))
+	_, err := b.k.Group("kafka").Ack(t.Context(), stream.OfCampaign("", skipped), idsOf(raw))
 	require.NoError(t, err)
 	out := b.trim(t, store.Trim{Groups: []string{"kafka"}, Retention: time.Hour, MaxEvents: 300})
 	require.Zero(t, out.Deleted)

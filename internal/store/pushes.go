@@ -103,7 +103,7 @@ func (c *Claims) Complete(ctx context.Context, in stream.Opening, claim stream.C
 		also = Also{Sink: c.cfg.Done}
 	}
 	if !c.cfg.Trimmed {
-		claim.Events = stream.Of("", stream.Seqs(claim.Events)...)
+		claim.Events = stream.OfCampaign("", stream.Seqs(claim.Events)...)
 	}
 	return c.shard(in).Group(c.cfg.Sink).Complete(ctx, &claim, also)
 }

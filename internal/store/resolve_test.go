@@ -78,7 +78,7 @@ func TestClaimWithOtherDoneBits(t *testing.T) {
 	a, err := b.k.Claim(ctx, c)
 	require.NoError(t, err)
 	require.True(t, a.Granted(), "kafka's own bits are not checked")
-	more := append(stream.Of("rain", stream.SeqRange{First: 9, Last: 9}), ranges...)
+	more := append(stream.OfCampaign("rain", stream.SeqRange{First: 9, Last: 9}), ranges...)
 	require.NoError(t, b.k.Group("kafka").Complete(ctx, &stream.Claim{ID: "c1", Fence: a.Fence, Events: more},
 		store.Also{Sink: "requeue-kafka"}))
 	for _, sink := range []string{"kafka", "requeue-kafka"} {
@@ -102,13 +102,13 @@ func TestCompleteMarksDeadLetters(t *testing.T) {
 	b.reached(t, 3*store.ChunkEvents)
 	ctx := t.Context()
 	c := claimCall("c1", "w1")
-	c.Events = stream.Of("rain", stream.SeqRange{First: 7, Last: 7},
+	c.Events = stream.OfCampaign("rain", stream.SeqRange{First: 7, Last: 7},
 		stream.SeqRange{First: store.ChunkEvents, Last: store.ChunkEvents + 20})
 	a, err := b.k.Claim(ctx, c)
 	require.NoError(t, err)
 	require.True(t, a.Granted())
 	letter := int64(store.ChunkEvents + 9)
-	done := stream.Of("", stream.SeqRange{First: 7, Last: 7}, stream.SeqRange{First: letter, Last: letter})
+	done := stream.OfCampaign("", stream.SeqRange{First: 7, Last: 7}, stream.SeqRange{First: letter, Last: letter})
 	_, err = b.k.Group("kafka").Ack(ctx, done, nil)
 	require.NoError(t, err)
 	require.NoError(t, b.k.RaiseDoneFloor(ctx, 0, 1, []string{"kafka"}))

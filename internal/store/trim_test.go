@@ -83,7 +83,7 @@ func (b *bundle) ack(t *testing.T, group string, ids []string) {
 			done = append(done, r)
 		}
 	}
-	_, err := b.k.Group(group).Ack(t.Context(), stream.Of("", done...), ids)
+	_, err := b.k.Group(group).Ack(t.Context(), stream.OfCampaign("", done...), ids)
 	require.NoError(t, err)
 }
 
@@ -281,7 +281,7 @@ func TestTrimBehindAPendingEntry(t *testing.T) {
 	b.done(t, "balance", 450)
 	require.Len(t, b.read(t, "kafka", "w1", 460), 460)
 	b.ack(t, "kafka", append(append(ids[:7:7], ids[8:200]...), ids[201:460]...))
-	_, err := b.k.Group("kafka").Ack(t.Context(), stream.Of("", stream.SeqRange{First: 22, Last: 23}), nil)
+	_, err := b.k.Group("kafka").Ack(t.Context(), stream.OfCampaign("", stream.SeqRange{First: 22, Last: 23}), nil)
 	require.NoError(t, err)
 	groups := []string{"balance", "kafka"}
 	out := b.trim(t, store.Trim{Groups: groups, Retention: 700 * time.Second})

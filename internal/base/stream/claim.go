@@ -67,8 +67,8 @@ type CampaignRange struct {
 	Campaign string
 }
 
-// Of returns the ranges as ranges of one campaign.
-func Of(campaign string, ranges ...SeqRange) []CampaignRange {
+// OfCampaign adds a campaign to ranges.
+func OfCampaign(campaign string, ranges ...SeqRange) []CampaignRange {
 	runs := make([]CampaignRange, len(ranges))
 	for i, r := range ranges {
 		runs[i] = CampaignRange{r, campaign}

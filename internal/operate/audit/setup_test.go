@@ -242,7 +242,7 @@ func (w *world) bring(t *testing.T, group string, put func(hongbao.Grant)) {
 func (w *world) ack(t *testing.T, shard int, group string, e *stream.Entry) {
 	t.Helper()
 	_, err := w.store.Shard(shard).Group(group).Ack(t.Context(),
-		stream.Of("", stream.SeqRange{First: e.Seq, Last: e.Seq + e.Events() - 1}), []string{e.ID})
+		stream.OfCampaign("", stream.SeqRange{First: e.Seq, Last: e.Seq + e.Events() - 1}), []string{e.ID})
 	require.NoError(t, err)
 }
 

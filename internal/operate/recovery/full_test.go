@@ -26,7 +26,7 @@ func TestFullRedisOpensAgain(t *testing.T) {
 	w.restart(t, "")
 	w.full(t)
 	w.opens(t)
-	_, err := w.shard().Group("balance").Ack(t.Context(), stream.Of("", stream.SeqRange{First: 1, Last: 10}), nil)
+	_, err := w.shard().Group("balance").Ack(t.Context(), stream.OfCampaign("", stream.SeqRange{First: 1, Last: 10}), nil)
 	require.NoError(t, err)
 	_, err = w.shard().TrimEvents(t.Context(), store.Trim{Limit: 100, Groups: []string{"balance"}})
 	require.NoError(t, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
@@ -358,4 +359,17 @@ func (e *Ender) Refund(ctx context.Context, o ledger.LostRefund) (payment.Refund
 			o.Campaign, err)
 	}
 	return r, nil
+}
+
+// endedFor limits the refunded campaigns that get a stub when a shard opens without them: their close began within this
+// time. Later no process can have seen them open.
+const endedFor = 24 * time.Hour
+
+// ended returns what the stub of a refunded campaign shall report.
+func ended(c *ledger.StoredCampaign) *store.LostCampaign {
+	out := &store.LostCampaign{ID: c.Spec.ID, Packets: c.Packets, Total: c.Funded, Places: c.Spec.Places()}
+	if out.Places == 1 { // otherwise the counts of this place are unknown
+		out.Loaded, out.LoadedAmount, out.Granted, out.GrantedAmount = c.Packets, c.Funded, c.Grants, c.Granted
+	}
+	return out
 }

@@ -51,7 +51,7 @@ func (w *world) finish(t *testing.T) {
 	for i := range raw {
 		e, err := stream.ParseEntry(0, raw[i].ID, raw[i].Values)
 		require.NoError(t, err)
-		_, err = w.shard().Group("balance").Ack(t.Context(), stream.Of("", stream.SeqRange{First: e.Seq, Last: e.Last()}),
+		_, err = w.shard().Group("balance").Ack(t.Context(), stream.OfCampaign("", stream.SeqRange{First: e.Seq, Last: e.Last()}),
 			[]string{e.ID})
 		require.NoError(t, err)
 	}
@@ -245,7 +245,7 @@ func (w *world) pay(t *testing.T, answers []hongbao.Answer) {
 	}
 	require.Nil(t, settler.Handle(t.Context(), testkit.Batch(grants)))
 	_, err := w.shard().Group("balance").Ack(t.Context(),
-		stream.Of("", stream.SeqRange{First: 1, Last: int64(len(grants))}), nil)
+		stream.OfCampaign("", stream.SeqRange{First: 1, Last: int64(len(grants))}), nil)
 	require.NoError(t, err)
 }
 

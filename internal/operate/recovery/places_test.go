@@ -88,7 +88,7 @@ func (w *world) grantOn(t *testing.T, id string, places []*store.Shard) {
 		raw, err := k.Group("balance").ReadNew(t.Context(), "w", 1000, 0)
 		require.NoError(t, err)
 		for i := range raw {
-			events := stream.Of(id, stream.SeqRange{First: entries[i].Seq, Last: entries[i].Last()})
+			events := stream.OfCampaign(id, stream.SeqRange{First: entries[i].Seq, Last: entries[i].Last()})
 			_, err = k.Group("balance").Ack(t.Context(), events, []string{raw[i].ID})
 			require.NoError(t, err)
 		}

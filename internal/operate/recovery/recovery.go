@@ -374,10 +374,10 @@ func (r *Recoverer) reopen(ctx context.Context, v *ShardReport, o *store.Reopeni
 	if err != nil {
 		return err
 	}
-	for id, c := range v.ended {
+	for _, c := range v.ended {
 		if err := r.cfg.Store.Shard(v.Shard).EndLost(ctx, c); err != nil { // the shard is open even without the stub
 			r.cfg.Log.Warn("a campaign that was refunded before Redis lost it has no stub: processes that saw it open answer "+
-				"frozen until they restart", zap.String("campaign", id), zap.Error(err))
+				"frozen until they restart", zap.String("campaign", c.ID), zap.Error(err))
 		}
 	}
 	return nil

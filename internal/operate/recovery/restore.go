@@ -169,7 +169,7 @@ func (r *Recoverer) markTopic(ctx context.Context, k *store.Shard, f *facts, las
 	if err := k.SetDone(ctx, f.attempt, sink, sink, events); err != nil {
 		return err
 	}
-	return k.SetDone(ctx, f.attempt, sink, deadletter.RequeueSink(sink), stream.Of("", stream.Seqs(events)...))
+	return k.SetDone(ctx, f.attempt, sink, deadletter.RequeueSink(sink), stream.OfCampaign("", stream.Seqs(events)...))
 }
 
 // keepTopic sets the done bits of the events that the topic has, so that they are not sent again after an accepted

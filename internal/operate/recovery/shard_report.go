@@ -69,24 +69,6 @@ type ShardReport struct {
 	silent map[int]bool     // shards that did not answer
 }
 
-// here is a campaign on the shard. It has the newest generation in Redis, the limit of packets per user, and the number
-// of the campaign's shards. added is the number of all its packets if it was topped up, else 0. grants reports whether
-// the campaign has begun and is not over, so that users may have got packets. began is when users could first grab.
-type here struct {
-	dealt, limit, added int64
-	places              int
-	grants              bool
-	began               time.Time
-}
-
-// loading returns how many generations may have packets in Redis: the newest one, and one that is being dealt.
-func (h *here) loading() int64 {
-	if h.added > 0 {
-		return h.dealt + 1
-	}
-	return h.dealt
-}
-
 // Doubt is a campaign that can't continue with the state in Redis.
 type Doubt struct {
 	Campaign string `json:"campaign"`
@@ -264,10 +246,10 @@ func (r *Recoverer) askCampaign(ctx context.Context, v *ShardReport, c *ledger.S
 	case why != "":
 		v.Campaigns = append(v.Campaigns, Doubt{Campaign: id, Missing: missing, Why: why, places: c.Spec.Places()})
 		return nil
-	case c.State == ledger.StateRefunded && missing && time.Since(c.Closing) < endedFor:
-		v.ended[id] = ended(c)
-		return nil
 	case c.State == ledger.StateRefunded:
+		if missing && time.Since(c.Closing) < endedFor {
+			v.ended[id] = ended(c)
+		}
 		return nil
 	}
 	if missing {
@@ -277,19 +259,6 @@ func (r *Recoverer) askCampaign(ctx context.Context, v *ShardReport, c *ledger.S
 		v.dealt[id] = dealt
 	}
 	return nil
-}
-
-// endedFor limits the refunded campaigns that get a stub when a shard opens without them: their close began within this
-// time. Later no process can have seen them open.
-const endedFor = 24 * time.Hour
-
-// ended returns what the stub of a refunded campaign shall report.
-func ended(c *ledger.StoredCampaign) *store.LostCampaign {
-	out := &store.LostCampaign{ID: c.Spec.ID, Packets: c.Packets, Total: c.Funded, Places: c.Spec.Places()}
-	if out.Places == 1 { // otherwise the counts of this place are unknown
-		out.Loaded, out.LoadedAmount, out.Granted, out.GrantedAmount = c.Packets, c.Funded, c.Grants, c.Granted
-	}
-	return out
 }
 
 // elsewhere returns why a campaign that the shard does not have can't simply be loaded; empty if it can. No place of a

@@ -203,3 +203,21 @@ func (r *Recoverer) countWithheld(ctx context.Context, v *ShardReport) (n int64,
 func (r *Recoverer) note(ctx context.Context, v *ShardReport, done *Counts) error {
 	return r.writeNote(ctx, v.Shard, v.attempt.Epoch, noteText{done, v.SeenIn, v.Seen})
 }
+
+// here is a campaign on the shard. It has the newest generation in Redis, the limit of packets per user, and the number
+// of the campaign's shards. added is the number of all its packets if it was topped up, else 0. grants reports whether
+// the campaign has begun and is not over, so that users may have got packets. began is when users could first grab.
+type here struct {
+	dealt, limit, added int64
+	places              int
+	grants              bool
+	began               time.Time
+}
+
+// loading returns how many generations may have packets in Redis: the newest one, and one that is being dealt.
+func (h *here) loading() int64 {
+	if h.added > 0 {
+		return h.dealt + 1
+	}
+	return h.dealt
+}

@@ -79,14 +79,14 @@ func TestLost(t *testing.T) {
 	_, err := l.Drop(t.Context(), deadletter.Pick{IDs: []string{deadlettertest.List(t, l, deadletter.Filter{})[1].ID}}, ann, false) // 0-4
 	require.NoError(t, err)
 	for shard := range deadlettertest.Shards {
-		_, err := w.Store.Shard(shard).Group("kafka").Ack(t.Context(), stream.Of("", stream.SeqRange{First: 1, Last: 8}),
+		_, err := w.Store.Shard(shard).Group("kafka").Ack(t.Context(), stream.OfCampaign("", stream.SeqRange{First: 1, Last: 8}),
 			nil)
 		require.NoError(t, err)
 	}
 	lost, err := replay.FindLost(t.Context(), w.Store, "kafka")
 	require.NoError(t, err)
 	// The sink finishes this event while it is read, after FindLost.
-	_, err = w.Store.Shard(0).Group("kafka").Ack(t.Context(), stream.Of("", stream.SeqRange{First: 9, Last: 9}), nil)
+	_, err = w.Store.Shard(0).Group("kafka").Ack(t.Context(), stream.OfCampaign("", stream.SeqRange{First: 9, Last: 9}), nil)
 	require.NoError(t, err)
 	for _, seq := range []int64{2, 5, 8} {
 		for shard := range deadlettertest.Shards {

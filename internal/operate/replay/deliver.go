@@ -181,7 +181,7 @@ func (w *run) mark(ctx context.Context, k *store.Shard, bits string, grants []ho
 		events = stream.AppendEvent(events, grants[i].Campaign, grants[i].Seq)
 	}
 	if bits != w.Sink {
-		events = stream.Of("", stream.Seqs(events)...)
+		events = stream.OfCampaign("", stream.Seqs(events)...)
 	}
 	_, err := k.Group(bits).Ack(ctx, events, nil)
 	return err

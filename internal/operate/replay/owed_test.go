@@ -23,7 +23,7 @@ func TestWhatASinkDoesNotOweIsLeftOut(t *testing.T) {
 		w.trim(t, shard, 30)
 		// Below the done floor the bits of an added sink count as set, too.
 		_, err := w.Store.Shard(shard).Group("kafka").Ack(t.Context(),
-			stream.Of("", stream.SeqRange{First: 1, Last: 50}), nil)
+			stream.OfCampaign("", stream.SeqRange{First: 1, Last: 50}), nil)
 		require.NoError(t, err)
 		owed[shard] = store.GroupBegin{First: 31}.Owed(nil)
 	}

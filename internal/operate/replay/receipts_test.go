@@ -67,12 +67,12 @@ func TestReceiptsAfterLedger(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, dropped.Resolved)
 	k := w.Store.Shard(0)
-	_, err = k.Group("kafka").Ack(t.Context(), stream.Of("", stream.SeqRange{First: 13, Last: 13}), nil)
+	_, err = k.Group("kafka").Ack(t.Context(), stream.OfCampaign("", stream.SeqRange{First: 13, Last: 13}), nil)
 	require.NoError(t, err)
 	w.vanish(t, 0, 10, 11, 12, 13, 14, 15, 20, 21)
 	// Without their done bits, the dead letters are excluded only because they are letters.
 	require.NoError(t, w.Redis.Del(t.Context(), w.Store.Shard(0).Keys.Done("kafka", 0)).Err())
-	_, err = k.Group("kafka").Ack(t.Context(), stream.Of("", stream.SeqRange{First: 13, Last: 13}), nil)
+	_, err = k.Group("kafka").Ack(t.Context(), stream.OfCampaign("", stream.SeqRange{First: 13, Last: 13}), nil)
 	require.NoError(t, err)
 
 	cfg := w.config("repair")

@@ -313,7 +313,7 @@ func TestDoneBitsOfTheSinkItself(t *testing.T) {
 	w.Add(t, 50)
 	for shard := range deadlettertest.Shards {
 		_, err := w.Store.Shard(shard).Group("kafka").Ack(t.Context(),
-			stream.Of("", stream.SeqRange{First: 1, Last: 20}, stream.SeqRange{First: 30, Last: 50}), nil)
+			stream.OfCampaign("", stream.SeqRange{First: 1, Last: 20}, stream.SeqRange{First: 30, Last: 50}), nil)
 		require.NoError(t, err)
 	}
 	cfg := w.config("repair")

@@ -45,7 +45,7 @@ func TestLostOfAnAcceptedLoss(t *testing.T) {
 				if marked {
 					done[0].Last = w.Seq[0] - 10
 				}
-				_, err := w.Store.Shard(0).Group("kafka").Ack(t.Context(), stream.Of("", done...), nil)
+				_, err := w.Store.Shard(0).Group("kafka").Ack(t.Context(), stream.OfCampaign("", done...), nil)
 				require.NoError(t, err)
 				if trimmed {
 					w.trim(t, 0, w.Seq[0]-5)

@@ -129,7 +129,7 @@ func TestLostOfTwoGrantsWithTheSameSeq(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.Add(t, 10)
-	_, err := w.Store.Shard(0).Group("kafka").Ack(t.Context(), stream.Of("", stream.SeqRange{First: 1, Last: 10}), nil)
+	_, err := w.Store.Shard(0).Group("kafka").Ack(t.Context(), stream.OfCampaign("", stream.SeqRange{First: 1, Last: 10}), nil)
 	require.NoError(t, err)
 	for _, shard := range []int{0, 1} { // in the stream, and in the ledger only
 		w.pays(twinOf(shard, 5))
@@ -159,7 +159,7 @@ func TestLostBesideADeadLetter(t *testing.T) {
 	w := setup(t)
 	w.Add(t, 10)
 	w.Bury(t, 0, 5, hongbao.ClassPermanent)
-	_, err := w.Store.Shard(0).Group("kafka").Ack(t.Context(), stream.Of("", stream.SeqRange{First: 1, Last: 10}), nil)
+	_, err := w.Store.Shard(0).Group("kafka").Ack(t.Context(), stream.OfCampaign("", stream.SeqRange{First: 1, Last: 10}), nil)
 	require.NoError(t, err)
 	w.pays(twinOf(0, 5))
 	lost, err := replay.FindLost(t.Context(), w.Store, "kafka")
@@ -219,7 +219,7 @@ func TestReplayByDoneBitsOfASeqThatTheLedgerHas(t *testing.T) {
 	w.vanish(t, 0, 5)
 	w.pays(twinOf(0, 5))
 	_, err := w.Store.Shard(0).Group("kafka").Ack(t.Context(),
-		stream.Of("", stream.SeqRange{First: 1, Last: 4}, stream.SeqRange{First: 6, Last: 10}), nil)
+		stream.OfCampaign("", stream.SeqRange{First: 1, Last: 4}, stream.SeqRange{First: 6, Last: 10}), nil)
 	require.NoError(t, err)
 	cfg := w.config("rest")
 	cfg.DoneSink, cfg.Sink = "kafka", "kafka"
@@ -254,7 +254,7 @@ func TestReceiptBesideTwins(t *testing.T) {
 			w.vanish(t, 0, 5)
 			w.ledger.grants[0] = slices.Insert(w.ledger.grants[0], 4, twinOf(0, 5), c.second)
 			_, err := w.Store.Shard(0).Group("kafka").Ack(t.Context(),
-				stream.Of("", stream.SeqRange{First: 1, Last: 4}, stream.SeqRange{First: 6, Last: 10}), nil)
+				stream.OfCampaign("", stream.SeqRange{First: 1, Last: 4}, stream.SeqRange{First: 6, Last: 10}), nil)
 			require.NoError(t, err)
 			cfg, shard := w.config("rest"), 0
 			cfg.Sink = "kafka"

@@ -1,4 +1,4 @@
-// Package payments has the grants that contradict the ledger, those that it never paid, and the funds of clients.
+// Package payments shows grants that contradict the ledger or were never paid, decides about them, and funds clients.
 package payments
 
 import "github.com/hongbao-project/hongbao/internal/app"
@@ -6,5 +6,5 @@ import "github.com/hongbao-project/hongbao/internal/app"
 // Payments has the operations of a deployment on payments.
 type Payments struct{ app *app.App }
 
-// Of returns the operations of the App's deployment.
+// Of returns the Payments of the deployment that a has opened.
 func Of(a *app.App) Payments { return Payments{a} }
