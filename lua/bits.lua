@@ -1,6 +1,5 @@
 -- bits: functions on the done bitmaps, included by other scripts. A mark begins with the number of the chunk's bitmap
--- in KEYS, the first bit and the last bit. Runs of events are written "first-last campaign,first-last campaign"; the
--- campaign is missing if the events are no grants.
+-- in KEYS, the first bit and the last bit. Runs of events are written "first-last,first-last".
 --
 -- A campaign's hash counts its grants on the shard that a sink has finished: the field done:SINK those that the sink
 -- got, dead:SINK those with a dead letter that was not requeued. Each script that sets the bit of a grant adds 1 to one
@@ -69,7 +68,7 @@ end
 
 local function runs_of(text)
 	local list = {}
-	for first, last in string.gmatch(text, '(%d+)-(%d+)[^,]*') do
+	for first, last in string.gmatch(text, '(%d+)-(%d+)') do
 		list[#list + 1] = { tonumber(first), tonumber(last) }
 	end
 	return list

@@ -79,6 +79,22 @@ func TestClaimIsSettled(t *testing.T) {
 	}
 }
 
+// The grants of a claim that a person settles as published count as done in their campaign.
+func TestSettledClaimCounts(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{kafka: true})
+	d.campaign("rain", 10, 1000)
+	for i := range 3 {
+		d.ok("grab", "rain", fmt.Sprintf("u%d", i))
+	}
+	before := time.Now().Add(-time.Hour)
+	id := d.claimed(before.Add(-24*time.Hour), before)
+	d.ok("claim", "settle", id, "--as", "published", "--by", "ann", "--why", "looked at the topic")
+	n, err := d.rdb.HGet(t.Context(), d.store.Shard(0).Keys.Campaign("rain"), "done:kafka").Int()
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+}
+
 // A claim whose payload has a later format is still listed, with null for the unreadable fields. A person can settle
 // it.
 func TestUnreadableClaimIsListedAndSettled(t *testing.T) {

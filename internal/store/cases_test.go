@@ -32,8 +32,11 @@ type scriptCase struct {
 var ranges = stream.OfCampaign("rain", stream.SeqRange{First: 1, Last: 2},
 	stream.SeqRange{First: store.ChunkEvents - 1, Last: store.ChunkEvents})
 
+// claimRanges are the ranges without their campaign, as a claim has them.
+var claimRanges = stream.Seqs(ranges)
+
 func claimCall(id, owner string) *store.ClaimCall {
-	return &store.ClaimCall{Sink: "kafka", ID: id, Owner: owner, Lease: time.Minute, Events: ranges, Payload: "p"}
+	return &store.ClaimCall{Sink: "kafka", ID: id, Owner: owner, Lease: time.Minute, Events: claimRanges, Payload: "p"}
 }
 
 func (b *bundle) doneKeys(first ...string) []string {
@@ -454,14 +457,14 @@ func claimCases() map[string]scriptCase {
 			},
 			prep: withRain(claimed),
 			call: func(ctx context.Context, b *bundle) error {
-				return b.k.Group("kafka").Complete(ctx, &stream.Claim{ID: "c1", Fence: 1, Events: ranges},
+				return b.k.Group("kafka").Complete(ctx, &stream.Claim{ID: "c1", Fence: 1}, ranges,
 					store.Also{Sink: "requeue-kafka", Letters: true})
 			},
 		},
 		"release": {
 			keys: claims, prep: claimed,
 			call: func(ctx context.Context, b *bundle) error {
-				return b.k.Group("kafka").Release(ctx, &stream.Claim{ID: "c1", Fence: 1, Events: ranges})
+				return b.k.Group("kafka").Release(ctx, &stream.Claim{ID: "c1", Fence: 1})
 			},
 		},
 		"once": {

@@ -29,7 +29,7 @@ type ClaimCall struct {
 	// TakeLive means that claims of live owners are taken over too. Set it only for sinks where a second push of the
 	// same claim is harmless.
 	TakeLive bool
-	Events   []stream.CampaignRange
+	Events   []stream.SeqRange
 	Payload  string
 }
 
@@ -44,9 +44,8 @@ func (k *Shard) Claim(ctx context.Context, c *ClaimCall) (stream.ClaimAnswer, er
 	if done == "" {
 		done = c.Sink
 	}
-	seqs := stream.Seqs(c.Events)
-	k.saw(ctx, seqs...)
-	m := newMarks(k.Keys, done, []string{k.Keys.Claims(c.Sink), k.Keys.Meta()}, seqs)
+	k.saw(ctx, c.Events...)
+	m := newMarks(k.Keys, done, []string{k.Keys.Claims(c.Sink), k.Keys.Meta()}, c.Events)
 	take, trimmed := "ended", ""
 	if c.TakeLive {
 		take = "any"
@@ -110,21 +109,22 @@ type Also struct {
 	Letters bool
 }
 
-// Complete ends a claim whose push arrived. It sets the done bits of sink and of the sink in also, if that is not the
-// zero value, counts the newly finished grants of sink by campaign, and removes the claim. The error is
-// stream.ErrFenced if the claim was taken over or has already ended. A claim that Redis has lost is also completed,
+// Complete ends a claim whose push arrived. arrived are the claim's events, or those of them that the sink has, with
+// their campaigns. Complete sets their done bits of sink and of the sink in also, if that is not the zero value, counts
+// the newly finished grants of sink by campaign, and removes the claim. The error is stream.ErrFenced if the claim was taken over or has already ended. A claim that Redis has lost is also completed,
 // unless a newer claim covers some of its events. Redis loses a claim if the key is deleted or the data go back in time.
-func (g Group) Complete(ctx context.Context, c *stream.Claim, also Also) error {
-	g.shard.saw(ctx, stream.Seqs(c.Events)...)
+func (g Group) Complete(ctx context.Context, c *stream.Claim, arrived []stream.CampaignRange, also Also) error {
+	seqs := stream.Seqs(arrived)
+	g.shard.saw(ctx, seqs...)
 	k := g.shard.Keys
-	m, campaigns := newCounted(k, g.name, []string{k.Claims(g.name), k.Meta()}, c.Events)
+	m, campaigns := newCounted(k, g.name, []string{k.Claims(g.name), k.Meta()}, arrived)
 	more := marks{keys: m.keys, chunks: map[int64]int{}} // has the same events as m, in the same order
 	if also.Sink != "" {
-		for _, r := range c.Events {
+		for _, r := range arrived {
 			more.add(k, also.Sink, 0, r.SeqRange)
 		}
 	}
-	args := []any{c.ID, c.Fence, FormatEvents(c.Events), g.name, campaigns}
+	args := []any{c.ID, c.Fence, FormatEvents(seqs), g.name, campaigns}
 	for i, p := range m.pieces {
 		letters := 0
 		if also.Letters {
@@ -158,9 +158,8 @@ func fenced(s *script, c *stream.Claim, reply []string, err error) error {
 	return nil
 }
 
-// FormatEvents returns events as scripts and claims have them, "first-last campaign,first-last campaign". The campaign
-// and its space are missing if there is none.
-func FormatEvents(events []stream.CampaignRange) string {
+// FormatEvents returns events as scripts and claims have them, "first-last,first-last".
+func FormatEvents(events []stream.SeqRange) string {
 	var b strings.Builder
 	for i, r := range events {
 		if i > 0 {
@@ -169,24 +168,19 @@ func FormatEvents(events []stream.CampaignRange) string {
 		b.WriteString(strconv.FormatInt(r.First, 10))
 		b.WriteByte('-')
 		b.WriteString(strconv.FormatInt(r.Last, 10))
-		if r.Campaign != "" {
-			b.WriteByte(' ')
-			b.WriteString(r.Campaign)
-		}
 	}
 	return b.String()
 }
 
 // parseEvents parses the result of FormatEvents.
-func parseEvents(s string) ([]stream.CampaignRange, error) {
-	var out []stream.CampaignRange
+func parseEvents(s string) ([]stream.SeqRange, error) {
+	var out []stream.SeqRange
 	for _, part := range strings.Split(s, ",") {
-		seqs, campaign, _ := strings.Cut(part, " ")
-		r, err := parseRange(seqs)
+		r, err := parseRange(part)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, stream.CampaignRange{SeqRange: r, Campaign: campaign})
+		out = append(out, r)
 	}
 	return out, nil
 }

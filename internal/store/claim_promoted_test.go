@@ -25,7 +25,7 @@ func TestClaimOnAServerThatWasPromotedAgain(t *testing.T) {
 	storetest.FarAlong(t, b.store)
 	w1, w2 := b.claims(t, "w1"), b.claims(t, "w1")
 	claim := func(c *store.Claims, id string, first int64) (stream.ClaimAnswer, error) {
-		return c.Claim(t.Context(), stream.Opening{Shard: 0}, id, seqs("rain", first, first+9), "batch")
+		return c.Claim(t.Context(), stream.Opening{Shard: 0}, id, []stream.SeqRange{{First: first, Last: first + 9}}, "batch")
 	}
 	_, err := claim(w1, "kept", 1)
 	require.NoError(t, err)

@@ -74,8 +74,8 @@ func TestFinishedAfterTheCampaignLeft(t *testing.T) {
 	require.True(t, done.Has(1) && done.Has(3))
 }
 
-// A worker finishes another worker's claim, which Redis has lost or not. The claim's text says whose grants it has. The
-// claims of a replay to another topic count nothing.
+// A worker finishes another worker's claim, which Redis has lost or not, and says whose grants arrived. The claims of a
+// replay to another topic count nothing.
 func TestFinishedByClaims(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -88,19 +88,19 @@ func TestFinishedByClaims(t *testing.T) {
 	}
 	at := stream.Opening{Shard: 0}
 	events := slices.Concat(seqs("rain", 1, 3), seqs("snow", 4, 6), seqs("rain", 9, 9))
-	_, err := claims("kafka", "w1", true).Claim(t.Context(), at, "c1", events, "p")
+	_, err := claims("kafka", "w1", true).Claim(t.Context(), at, "c1", stream.Seqs(events), "p")
 	require.NoError(t, err)
-	taken, err := claims("kafka", "w2", true).Claim(t.Context(), at, "c2", seqs("snow", 5, 5), "p")
+	taken, err := claims("kafka", "w2", true).Claim(t.Context(), at, "c2", []stream.SeqRange{{First: 5, Last: 5}}, "p")
 	require.NoError(t, err)
-	require.Equal(t, events, taken.Open[0].Events)
+	require.Equal(t, stream.Seqs(events), taken.Open[0].Events)
 	require.NoError(t, b.rdb.Del(t.Context(), b.k.Keys.Claims("kafka")).Err())
-	require.NoError(t, claims("kafka", "w2", true).Complete(t.Context(), at, taken.Open[0]))
+	require.NoError(t, claims("kafka", "w2", true).Complete(t.Context(), at, taken.Open[0], events))
 	require.Equal(t, "done:kafka=4", b.finished(t, "rain"))
 
 	copies := claims("replay-r1", "w1", false)
-	a, err := copies.Claim(t.Context(), at, "c3", events, "p")
+	a, err := copies.Claim(t.Context(), at, "c3", stream.Seqs(events), "p")
 	require.NoError(t, err)
-	require.NoError(t, copies.Complete(t.Context(), at, stream.Claim{ID: "c3", Fence: a.Fence, Events: events}))
+	require.NoError(t, copies.Complete(t.Context(), at, stream.Claim{ID: "c3", Fence: a.Fence}, events))
 	require.Equal(t, "done:kafka=4", b.finished(t, "rain"))
 }
 
@@ -215,8 +215,9 @@ func (l *sinkLives) resolve(t *rapid.T) {
 // push claims events. Before the claim is completed, some of them may become dead letters.
 func (l *sinkLives) push(t *rapid.T) {
 	l.made++
+	events := l.draw(t)
 	c := &store.ClaimCall{Sink: "kafka", ID: fmt.Sprintf("c%d", l.made), Owner: "w1", Lease: time.Minute, Trimmed: true,
-		Events: l.draw(t)}
+		Events: stream.Seqs(events)}
 	requeue := rapid.Bool().Draw(t, "requeue")
 	also := store.Also{Sink: "requeue-kafka", Letters: true}
 	if requeue {
@@ -230,7 +231,7 @@ func (l *sinkLives) push(t *rapid.T) {
 	if rapid.Bool().Draw(t, "letter") {
 		l.letter(t)
 	}
-	require.NoError(t, l.k.Group("kafka").Complete(l.ctx, &stream.Claim{ID: c.ID, Fence: a.Fence, Events: c.Events}, also))
+	require.NoError(t, l.k.Group("kafka").Complete(l.ctx, &stream.Claim{ID: c.ID, Fence: a.Fence}, events, also))
 }
 
 // mark marks what the topic has, as a restore does.

@@ -81,7 +81,7 @@ func (s *Store) Claims(cfg ClaimsConfig) (*Claims, error) {
 // Otherwise nothing is claimed, and the answer has the done events and the open claims. The call has taken over these
 // open claims, and the caller must finish them. If the caller repeats a granted call, the answer has the granted
 // claim as an open one.
-func (c *Claims) Claim(ctx context.Context, in stream.Opening, id string, events []stream.CampaignRange,
+func (c *Claims) Claim(ctx context.Context, in stream.Opening, id string, events []stream.SeqRange,
 	payload string) (stream.ClaimAnswer, error) {
 	if err := checkClaim(id, events); err != nil {
 		return stream.ClaimAnswer{}, hongbao.Errorf(hongbao.ClassPermanent,
@@ -94,18 +94,18 @@ func (c *Claims) Claim(ctx context.Context, in stream.Opening, id string, events
 	})
 }
 
-// Complete ends a claim whose push arrived: it marks the events as done and removes the claim, in one step. The error
-// is stream.ErrFenced if the claim was taken over; its new owner then finishes it. A claim that Redis has lost is
-// also completed, unless a newer claim covers some of its events.
-func (c *Claims) Complete(ctx context.Context, in stream.Opening, claim stream.Claim) error {
+// Complete ends a claim whose push arrived: it marks the events that arrived as done and removes the claim, in one step.
+// The error is stream.ErrFenced if the claim was taken over; its new owner then finishes it. A claim that Redis has lost
+// is also completed, unless a newer claim covers some of its events.
+func (c *Claims) Complete(ctx context.Context, in stream.Opening, claim stream.Claim, arrived []stream.CampaignRange) error {
 	also := Also{Sink: c.cfg.Requeues, Letters: c.cfg.Requeues != ""}
 	if c.cfg.Done != "" && c.cfg.Done != c.cfg.Sink {
 		also = Also{Sink: c.cfg.Done}
 	}
 	if !c.cfg.Trimmed {
-		claim.Events = stream.OfCampaign("", stream.Seqs(claim.Events)...)
+		arrived = stream.OfCampaign("", stream.Seqs(arrived)...)
 	}
-	return c.shard(in).Group(c.cfg.Sink).Complete(ctx, &claim, also)
+	return c.shard(in).Group(c.cfg.Sink).Complete(ctx, &claim, arrived, also)
 }
 
 // Release ends a claim whose push was certainly not sent. The error is stream.ErrFenced if the claim was taken over
@@ -117,7 +117,7 @@ func (c *Claims) Release(ctx context.Context, in stream.Opening, claim stream.Cl
 func (c *Claims) shard(in stream.Opening) *Shard { return c.store.Shard(in.Shard).At(in.Epoch) }
 
 // checkClaim returns an error if the stored claim could not be found or parsed later.
-func checkClaim(id string, events []stream.CampaignRange) error {
+func checkClaim(id string, events []stream.SeqRange) error {
 	err := hongbao.CheckID(id)
 	if err == nil && id[0] == '#' {
 		err = errors.New("a claim's id can't begin with #")

@@ -61,15 +61,15 @@ func TestClaimsNamesEveryProblem(t *testing.T) {
 func TestClaimRefusesBadCalls(t *testing.T) {
 	t.Parallel()
 	c := (&bundle{store: unreached(t)}).claims(t, "w1")
-	good := stream.OfCampaign("rain", stream.SeqRange{First: 1, Last: 2})
+	good := []stream.SeqRange{{First: 1, Last: 2}}
 	for name, bad := range map[string]struct {
 		id     string
-		events []stream.CampaignRange
+		events []stream.SeqRange
 	}{
 		"no id": {"", good}, "id of the fence": {"#fence", good}, "id of two lines": {"a\nb", good}, "no events": {"c1", nil},
-		"seq 0":     {"c1", stream.OfCampaign("rain", stream.SeqRange{First: 0, Last: 1})},
-		"backwards": {"c1", stream.OfCampaign("rain", stream.SeqRange{First: 2, Last: 1})},
-		"too many":  {"c1", stream.OfCampaign("rain", stream.SeqRange{First: 1, Last: store.MaxEvents + 1})},
+		"seq 0":     {"c1", []stream.SeqRange{{First: 0, Last: 1}}},
+		"backwards": {"c1", []stream.SeqRange{{First: 2, Last: 1}}},
+		"too many":  {"c1", []stream.SeqRange{{First: 1, Last: store.MaxEvents + 1}}},
 		"long id":   {strings.Repeat("c", 200), good},
 	} {
 		_, err := c.Claim(t.Context(), stream.Opening{Shard: 0}, bad.id, bad.events, "")
@@ -82,7 +82,8 @@ func TestClaimLife(t *testing.T) {
 	b := setupClaims(t)
 	ctx := t.Context()
 	w1, w2 := b.claims(t, "w1"), b.claims(t, "w2")
-	events := stream.OfCampaign("rain", stream.SeqRange{First: 1, Last: 10})
+	events := []stream.SeqRange{{First: 1, Last: 10}}
+	arrived := stream.OfCampaign("rain", events...)
 	got, err := w1.Claim(ctx, stream.Opening{Shard: 2}, "c1", events, "batch")
 	require.NoError(t, err)
 	require.True(t, got.Granted())
@@ -91,25 +92,25 @@ func TestClaimLife(t *testing.T) {
 	other, err := w2.Claim(ctx, stream.Opening{Shard: 3}, "c2", events, "")
 	require.NoError(t, err)
 	require.True(t, other.Granted(), "equal seqs on different shards are different events")
-	held, err := w2.Claim(ctx, stream.Opening{Shard: 2}, "c3", stream.OfCampaign("", stream.SeqRange{First: 10, Last: 11}), "")
+	held, err := w2.Claim(ctx, stream.Opening{Shard: 2}, "c3", []stream.SeqRange{{First: 10, Last: 11}}, "")
 	require.NoError(t, err)
 	require.Equal(t, stream.ClaimAnswer{LiveClaims: 1}, held)
 
 	taken, err := w1.Claim(ctx, stream.Opening{Shard: 2}, "c3", events[:1], "") // w1 takes over its own claim, with a higher fence
 	require.NoError(t, err)
 	require.Len(t, taken.Open, 1)
-	require.ErrorIs(t, w1.Complete(ctx, stream.Opening{Shard: 2}, mine), stream.ErrFenced)
+	require.ErrorIs(t, w1.Complete(ctx, stream.Opening{Shard: 2}, mine, arrived), stream.ErrFenced)
 	require.ErrorIs(t, w1.Release(ctx, stream.Opening{Shard: 2}, mine), stream.ErrFenced)
-	require.NoError(t, w1.Complete(ctx, stream.Opening{Shard: 2}, taken.Open[0]))
-	done, err := w2.Claim(ctx, stream.Opening{Shard: 2}, "c4", stream.OfCampaign("", stream.SeqRange{First: 5, Last: 12}), "")
+	require.NoError(t, w1.Complete(ctx, stream.Opening{Shard: 2}, taken.Open[0], arrived))
+	done, err := w2.Claim(ctx, stream.Opening{Shard: 2}, "c4", []stream.SeqRange{{First: 5, Last: 12}}, "")
 	require.NoError(t, err)
 	require.Equal(t, stream.ClaimAnswer{Done: []stream.SeqRange{{First: 5, Last: 10}}}, done)
 
-	again, err := w2.Claim(ctx, stream.Opening{Shard: 2}, "c5", stream.OfCampaign("", stream.SeqRange{First: 11, Last: 12}), "")
+	again, err := w2.Claim(ctx, stream.Opening{Shard: 2}, "c5", []stream.SeqRange{{First: 11, Last: 12}}, "")
 	require.NoError(t, err)
 	require.True(t, again.Granted())
 	require.NoError(t, w2.Release(ctx, stream.Opening{Shard: 2}, stream.Claim{ID: "c5", Fence: again.Fence}))
-	again, err = w1.Claim(ctx, stream.Opening{Shard: 2}, "c6", stream.OfCampaign("", stream.SeqRange{First: 11, Last: 12}), "")
+	again, err = w1.Claim(ctx, stream.Opening{Shard: 2}, "c6", []stream.SeqRange{{First: 11, Last: 12}}, "")
 	require.NoError(t, err)
 	require.True(t, again.Granted(), "released events can be claimed again")
 }
@@ -125,7 +126,7 @@ func TestClaimsByMany(t *testing.T) {
 		c := b.claims(t, fmt.Sprintf("w%d", w))
 		wg.Go(func() {
 			for first := int64(1); first < 200; first += 4 {
-				r := stream.OfCampaign("rain", stream.SeqRange{First: first, Last: first + 3})
+				r := []stream.SeqRange{{First: first, Last: first + 3}}
 				a, err := c.Claim(t.Context(), stream.Opening{Shard: 1}, fmt.Sprintf("c%d-%d", w, first), r, "")
 				if err != nil {
 					t.Error(err)
@@ -139,7 +140,7 @@ func TestClaimsByMany(t *testing.T) {
 					pushed[seq].Add(1)
 				}
 				if err := c.Complete(t.Context(), stream.Opening{Shard: 1},
-					stream.Claim{ID: fmt.Sprintf("c%d-%d", w, first), Fence: a.Fence, Events: r}); err != nil {
+					stream.Claim{ID: fmt.Sprintf("c%d-%d", w, first), Fence: a.Fence}, stream.OfCampaign("rain", r...)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -164,10 +165,10 @@ func TestClaimBehindTheStream(t *testing.T) {
 		return c
 	}
 	require.NoError(t, b.store.Shard(0).RaiseDoneFloor(t.Context(), 0, 1, nil))
-	events := stream.OfCampaign("rain", stream.SeqRange{First: 5, Last: 6})
+	events := []stream.SeqRange{{First: 5, Last: 6}}
 	a, err := claims("").Claim(t.Context(), stream.Opening{Shard: 0}, "c1", events, "")
 	require.NoError(t, err)
-	require.Equal(t, stream.Seqs(events), a.Done)
+	require.Equal(t, events, a.Done)
 	a, err = claims("requeue").Claim(t.Context(), stream.Opening{Shard: 0}, "c2", events, "")
 	require.NoError(t, err)
 	require.True(t, a.Granted())

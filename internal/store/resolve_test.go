@@ -79,7 +79,7 @@ func TestClaimWithOtherDoneBits(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, a.Granted(), "kafka's own bits are not checked")
 	more := append(stream.OfCampaign("rain", stream.SeqRange{First: 9, Last: 9}), ranges...)
-	require.NoError(t, b.k.Group("kafka").Complete(ctx, &stream.Claim{ID: "c1", Fence: a.Fence, Events: more},
+	require.NoError(t, b.k.Group("kafka").Complete(ctx, &stream.Claim{ID: "c1", Fence: a.Fence}, more,
 		store.Also{Sink: "requeue-kafka"}))
 	for _, sink := range []string{"kafka", "requeue-kafka"} {
 		done, err := b.k.Group(sink).Done(ctx, stream.SeqRange{First: 1, Last: store.ChunkEvents})
@@ -91,7 +91,7 @@ func TestClaimWithOtherDoneBits(t *testing.T) {
 	}
 	a, err = b.k.Claim(ctx, c)
 	require.NoError(t, err)
-	require.Equal(t, stream.Seqs(ranges), a.Done)
+	require.Equal(t, claimRanges, a.Done)
 }
 
 // After a claim was made, two of its events became dead letters, and trimming deleted the bit of one of them. Complete
@@ -102,8 +102,7 @@ func TestCompleteMarksDeadLetters(t *testing.T) {
 	b.reached(t, 3*store.ChunkEvents)
 	ctx := t.Context()
 	c := claimCall("c1", "w1")
-	c.Events = stream.OfCampaign("rain", stream.SeqRange{First: 7, Last: 7},
-		stream.SeqRange{First: store.ChunkEvents, Last: store.ChunkEvents + 20})
+	c.Events = []stream.SeqRange{{First: 7, Last: 7}, {First: store.ChunkEvents, Last: store.ChunkEvents + 20}}
 	a, err := b.k.Claim(ctx, c)
 	require.NoError(t, err)
 	require.True(t, a.Granted())
@@ -112,7 +111,7 @@ func TestCompleteMarksDeadLetters(t *testing.T) {
 	_, err = b.k.Group("kafka").Ack(ctx, done, nil)
 	require.NoError(t, err)
 	require.NoError(t, b.k.RaiseDoneFloor(ctx, 0, 1, []string{"kafka"}))
-	require.NoError(t, b.k.Group("kafka").Complete(ctx, &stream.Claim{ID: "c1", Fence: a.Fence, Events: c.Events},
+	require.NoError(t, b.k.Group("kafka").Complete(ctx, &stream.Claim{ID: "c1", Fence: a.Fence}, stream.OfCampaign("rain", c.Events...),
 		store.Also{Sink: "requeue-kafka", Letters: true}))
 	for chunk := range int64(3) {
 		all := stream.SeqRange{First: chunk * store.ChunkEvents, Last: (chunk+1)*store.ChunkEvents - 1}
@@ -127,6 +126,6 @@ func TestCompleteMarksDeadLetters(t *testing.T) {
 	}
 }
 
-func covers(events []stream.CampaignRange, seq int64) bool {
-	return slices.ContainsFunc(events, func(r stream.CampaignRange) bool { return r.Has(seq) })
+func covers(events []stream.SeqRange, seq int64) bool {
+	return slices.ContainsFunc(events, func(r stream.SeqRange) bool { return r.Has(seq) })
 }

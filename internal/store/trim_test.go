@@ -244,7 +244,7 @@ func TestWhatTheDeletedBitsSaid(t *testing.T) {
 		a, err := b.k.Claim(t.Context(), &store.ClaimCall{
 			Sink: group, ID: fmt.Sprint(trimmed, time.Now().UnixNano()), Owner: "w1", Lease: time.Minute, Trimmed: trimmed,
 			TakeLive: true,
-			Events:   slices.Concat(seqs("", 5, 6), seqs("", store.ChunkEvents-2, store.ChunkEvents+1)),
+			Events:   []stream.SeqRange{{First: 5, Last: 6}, {First: store.ChunkEvents - 2, Last: store.ChunkEvents + 1}},
 		})
 		require.NoError(t, err)
 		return a

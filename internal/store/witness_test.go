@@ -415,11 +415,11 @@ func TestMarkLeavesClaims(t *testing.T) {
 	b := setup(t)
 	b.reached(t, 100)
 	c := claimCall("c1", "w1")
-	c.Events = stream.OfCampaign("", stream.SeqRange{First: 5, Last: 6})
+	c.Events = []stream.SeqRange{{First: 5, Last: 6}}
 	_, err := b.k.Claim(t.Context(), c)
 	require.NoError(t, err)
 	c = claimCall("c2", "w1") // one range before the marked events, one at their end
-	c.Events = stream.OfCampaign("", stream.SeqRange{First: 1, Last: 1}, stream.SeqRange{First: 39, Last: 45})
+	c.Events = []stream.SeqRange{{First: 1, Last: 1}, {First: 39, Last: 45}}
 	_, err = b.k.Claim(t.Context(), c)
 	require.NoError(t, err)
 	b.begin(t)

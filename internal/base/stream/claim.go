@@ -12,7 +12,7 @@ type Claim struct {
 	// A worker whose claim has an older fence has lost the claim.
 	Fence int64
 	// Events are the events of the claim, in the order of the push.
-	Events []CampaignRange
+	Events []SeqRange
 	// Payload is the data that the sink needs to finish the push. Redis does not interpret it.
 	Payload string
 }

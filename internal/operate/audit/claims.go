@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -48,7 +47,7 @@ func (r *run) claim(k *sink, s *shard, c *store.OpenClaim, broken error, now tim
 			return // the events are pending, so a worker will reclaim them and complete the claim
 		}
 	}
-	if len(store.Without(stream.Seqs(c.Events), k.owed[s.Index()].Not())) == 0 {
+	if len(store.Without(c.Events, k.owed[s.Index()].Not())) == 0 {
 		return // the sink was removed before it completed the claim
 	}
 	r.found(Difference{Kind: OpenClaim, Where: s.Keys.Claims(k.group), Detail: fmt.Sprintf(

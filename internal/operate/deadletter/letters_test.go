@@ -351,7 +351,7 @@ func TestDropDuringAPush(t *testing.T) {
 	claims, err := w.Store.Claims(store.ClaimsConfig{Sink: "kafka", Done: "requeue-kafka", Owner: "w1", Lease: time.Minute})
 	require.NoError(t, err)
 	a, err := claims.Claim(t.Context(), stream.Opening{Shard: 0}, "c1",
-		stream.OfCampaign("", stream.SeqRange{First: 3, Last: 3}, stream.SeqRange{First: 7, Last: 9}), "")
+		[]stream.SeqRange{{First: 3, Last: 3}, {First: 7, Last: 9}}, "")
 	require.NoError(t, err)
 	require.True(t, a.Granted())
 	letters := deadlettertest.List(t, l, deadletter.Filter{})

@@ -138,7 +138,7 @@ func (l *Letters) Drop(ctx context.Context, pick Pick, who stream.Decision, dryR
 // requeue.
 func mayArrive(x *Letter, open []store.OpenClaim) error {
 	for _, c := range open {
-		if slices.ContainsFunc(c.Events, func(r stream.CampaignRange) bool { return r.Has(x.Seq) }) {
+		if slices.ContainsFunc(c.Events, func(r stream.SeqRange) bool { return r.Has(x.Seq) }) {
 			return hongbao.Errorf(hongbao.ClassConflict, "claim %s/%d/%s has the grant, so the sink may have it or still get it: "+
 				"wait until a worker has finished the claim, or requeue the letter", x.Sink, x.Shard, c.ID)
 		}
@@ -250,9 +250,9 @@ type Report struct {
 	Unreadable int64 `json:"unreadable" doc:"Number of letters that can't be requeued, because they can't be read. Drop such letters."`
 	// Forged and InDoubt count the selected letters of class conflict: entries that no grab wrote, and grants that the
 	// sink may have. In sink balance such a grant is a credit that a remote balance system may have booked.
-	Forged     int64 `json:"forged" doc:"Number of selected letters with a forged entry, which no grab wrote. Drop such letters."`
-	InDoubt    int64 `json:"in_doubt" doc:"Number of selected letters of class 'conflict' with a grant. In sink 'balance' a remote balance system may have booked such a credit: ask its owners before you drop the letter."`
-	Gone       int64 `json:"gone" doc:"Number of letters that another decision resolved first. A requeue has delivered them nevertheless."`
+	Forged  int64 `json:"forged" doc:"Number of selected letters with a forged entry, which no grab wrote. Drop such letters."`
+	InDoubt int64 `json:"in_doubt" doc:"Number of selected letters of class 'conflict' with a grant. In sink 'balance' a remote balance system may have booked such a credit: ask its owners before you drop the letter."`
+	Gone    int64 `json:"gone" doc:"Number of letters that another decision resolved first. A requeue has delivered them nevertheless."`
 	// Next is the Pick.After of a call that continues the work. It is empty if this call has processed everything, or
 	// if ids were given.
 	Next answers.Text `json:"next" nullable:"true" doc:"If the call ended too early: the value to send as the parameter 'after', to continue there. Null if no work is left."`

@@ -338,11 +338,11 @@ func TestLostRequeueIsNotPublishedAgain(t *testing.T) {
 		Lease: time.Minute, TakeLive: true, Trimmed: true})
 	require.NoError(t, err)
 	answer, err := requeue.Claim(t.Context(), stream.Opening{Shard: 0}, "c",
-		stream.OfCampaign("", stream.SeqRange{First: 1, Last: 10}), "batch")
+		[]stream.SeqRange{{First: 1, Last: 10}}, "batch")
 	require.NoError(t, err)
 	require.Equal(t, []stream.SeqRange{{First: 1, Last: 4}}, answer.Done)
 	answer, err = requeue.Claim(t.Context(), stream.Opening{Shard: 0}, "c",
-		stream.OfCampaign("", stream.SeqRange{First: 5, Last: 10}), "batch")
+		[]stream.SeqRange{{First: 5, Last: 10}}, "batch")
 	require.NoError(t, err)
 	require.True(t, answer.Granted(), "the other letters are still delivered")
 }

@@ -186,7 +186,7 @@ func TestBatchOfAnotherEpoch(t *testing.T) {
 	_, err = old.Group("balance").Ack(t.Context(), stream.OfCampaign("", stream.SeqRange{First: 1, Last: 100}), nil)
 	require.ErrorIs(t, err, store.ErrStale)
 	_, err = old.Claim(t.Context(), &store.ClaimCall{Sink: "kafka", ID: "c", Owner: "w", Lease: time.Minute,
-		Events: stream.OfCampaign("", stream.SeqRange{First: 1, Last: 9})})
+		Events: []stream.SeqRange{{First: 1, Last: 9}}})
 	require.ErrorIs(t, err, store.ErrStale)
 	done, err := w.shard().Group("balance").Done(t.Context(), stream.SeqRange{First: 1, Last: 100})
 	require.NoError(t, err)

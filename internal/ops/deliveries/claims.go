@@ -105,7 +105,7 @@ func (a Deliveries) openClaim(sink string, shard int, c *store.OpenClaim) OpenCl
 		out.Topic, out.Partition, out.Offset = answers.Text(batch.Topic), &batch.Partition, &batch.Offset
 		out.Sent, out.SettleFrom = &batch.Sent, &from
 	}
-	for _, r := range stream.Seqs(c.Events) {
+	for _, r := range c.Events {
 		out.Events = append(out.Events, fmt.Sprintf("%d-%d", r.First, r.Last))
 		out.Grants += r.Len()
 	}
@@ -217,9 +217,31 @@ func (a Deliveries) endClaim(ctx context.Context, c *OpenClaim, published bool) 
 	case i < 0:
 		return fmt.Errorf("claim %s was ended just now", c.ID)
 	case published:
-		return all.Complete(ctx, in, answer.Open[i])
+		arrived, err := a.arrived(ctx, in, &answer.Open[i])
+		if err != nil {
+			return err
+		}
+		return all.Complete(ctx, in, answer.Open[i], arrived)
 	}
 	return all.Release(ctx, in, answer.Open[i])
+}
+
+// arrived returns the claim's events with their campaigns, as far as the payload can be read and the stream still has
+// the entries.
+func (a Deliveries) arrived(ctx context.Context, in stream.Opening, c *stream.Claim) (events []stream.CampaignRange,
+	err error) {
+	var campaigns map[int64]string
+	if batch, unreadable := publish.ReadPayload(c.Payload); unreadable == nil {
+		if campaigns, err = batch.Campaigns(ctx, a.app.Store(), in); err != nil {
+			return nil, err
+		}
+	}
+	for _, r := range c.Events {
+		for seq := r.First; seq <= r.Last; seq++ {
+			events = stream.AppendEvent(events, campaigns[seq], seq)
+		}
+	}
+	return events, nil
 }
 
 // requeueEvents requeues the dead letters of a claim's grants.
@@ -232,7 +254,7 @@ func (a Deliveries) requeueEvents(ctx context.Context, c *OpenClaim, o *ClaimDec
 	requeue := Requeue{Pick: deadletter.Pick{Filter: filter}, Decision: o.Decision, Patience: o.Patience}
 	err = letters.Each(ctx, configs.SinkKafka, c.shard, "", func(page []deadletter.Letter) error {
 		for i := range page {
-			if slices.ContainsFunc(c.claim.Events, func(r stream.CampaignRange) bool { return r.Has(page[i].Seq) }) {
+			if slices.ContainsFunc(c.claim.Events, func(r stream.SeqRange) bool { return r.Has(page[i].Seq) }) {
 				requeue.Pick.IDs = append(requeue.Pick.IDs, page[i].ID)
 			}
 		}

@@ -11,12 +11,12 @@ import (
 type Claims interface {
 	// Claim claims the events for this worker. It claims nothing if an event is done or is covered by another claim:
 	// then the answer lists these obstacles. Open claims in the answer have been taken over.
-	Claim(ctx context.Context, in stream.Opening, id string, events []stream.CampaignRange, payload string) (
-		stream.ClaimAnswer, error)
-	// Complete marks the claim's events done and removes the claim. It returns stream.ErrFenced if the claim was taken
-	// over or has ended. If Redis has lost the claim, Complete still marks the events done, because the batch is in the
-	// topic.
-	Complete(ctx context.Context, in stream.Opening, c stream.Claim) error
+	Claim(ctx context.Context, in stream.Opening, id string, events []stream.SeqRange, payload string) (stream.ClaimAnswer,
+		error)
+	// Complete marks the claim's events that arrived as done and removes the claim. It returns stream.ErrFenced if the
+	// claim was taken over or has ended. If Redis has lost the claim, Complete still marks the events done, because they
+	// are in the topic.
+	Complete(ctx context.Context, in stream.Opening, c stream.Claim, arrived []stream.CampaignRange) error
 	// Release removes the claim of a batch that is certainly not in the topic. It returns stream.ErrFenced in the same
 	// cases as Complete.
 	Release(ctx context.Context, in stream.Opening, c stream.Claim) error

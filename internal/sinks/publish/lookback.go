@@ -76,7 +76,7 @@ func (p *Publisher) releaseMissing(ctx context.Context, s *slot, c *call, o *cla
 		return err
 	}
 	if len(progress.seen) > 0 {
-		_, err := p.completeClaim(ctx, c, o.part(progress.seen))
+		_, err := p.completeClaim(ctx, c, &o.claim, progress.found(&o.st))
 		return err
 	}
 	released, err := p.releaseClaim(ctx, c, &o.claim)
@@ -86,26 +86,24 @@ func (p *Publisher) releaseMissing(ctx context.Context, s *slot, c *call, o *cla
 	return err
 }
 
-// part returns the claim with only these of its events. Completing it ends the whole claim.
-func (o *claimed) part(seen map[int64]struct{}) *stream.Claim {
-	part := o.claim
-	part.Events = nil
-	for _, r := range o.claim.Events {
-		for seq := r.First; seq <= r.Last; seq++ {
-			if _, found := seen[seq]; found {
-				part.Events = stream.AppendEvent(part.Events, r.Campaign, seq)
-			}
-		}
-	}
-	return &part
-}
-
 // search is the progress of searching the log for the batch of one claim. The slot keeps it, so that several calls of
 // Handle can share the reading of a long log.
 type search struct {
-	next int64              // every offset from the first one of the search up to this one was read
-	back bool               // next was compared with the batch's time
-	seen map[int64]struct{} // seqs of the batch that were found
+	next int64            // every offset from the first one of the search up to this one was read
+	back bool             // next was compared with the batch's time
+	seen map[int64]string // seqs of the batch that were found, with their campaigns
+}
+
+// found returns the events of the batch that were found.
+func (s *search) found(st *stored) (events []stream.CampaignRange) {
+	for _, r := range st.runs {
+		for seq := r.First; seq <= r.Last; seq++ {
+			if campaign, found := s.seen[seq]; found {
+				events = stream.AppendEvent(events, campaign, seq)
+			}
+		}
+	}
+	return events
 }
 
 // maxSearches limits the searches that a slot keeps. If other workers settle the claims, their searches would stay
@@ -118,7 +116,7 @@ func (s *slot) searchFor(o *claimed) *search {
 		if s.searches == nil || len(s.searches) == maxSearches {
 			s.searches = make(map[string]*search)
 		}
-		progress = &search{next: o.st.noted, seen: make(map[int64]struct{})}
+		progress = &search{next: o.st.noted, seen: make(map[int64]string)}
 		s.searches[o.claim.ID] = progress
 	}
 	return progress
@@ -135,7 +133,7 @@ func (p *Publisher) reach(ctx context.Context, s *slot, o *claimed, progress *se
 		if !s.knewBack(st) {
 			return b, p.logWentBackError(s, progress.next, "its end is at offset "+decimal(b.end))
 		}
-		*progress = search{next: b.start, back: true, seen: make(map[int64]struct{})} // it may be anywhere in the new log
+		*progress = search{next: b.start, back: true, seen: make(map[int64]string)} // it may be anywhere in the new log
 	}
 	if b.start > progress.next {
 		return b, p.waits(o, "the log begins at offset "+decimal(b.start)+
@@ -164,7 +162,7 @@ func (c *call) ownOnly(claim *stream.Claim, err error) error {
 	if !hongbao.IsUndecided(err) {
 		return err
 	}
-	c.settle(stream.Seqs(claim.Events), err)
+	c.settle(claim.Events, err)
 	return nil
 }
 
@@ -183,7 +181,7 @@ func (p *Publisher) find(ctx context.Context, c *call, o *claimed, progress *sea
 			return nil //nolint:nilerr // a record that can't be read is not this batch's: it was encoded here
 		}
 		if covers(events, e.Grant.Seq) {
-			progress.seen[e.Grant.Seq] = struct{}{}
+			progress.seen[e.Grant.Seq] = e.Grant.Campaign
 		}
 		return nil
 	})
@@ -196,6 +194,6 @@ func (p *Publisher) find(ctx context.Context, c *call, o *claimed, progress *sea
 		return false, nil
 	}
 	p.count.foundInLog.Add(1)
-	_, err = p.completeClaim(ctx, c, &o.claim)
+	_, err = p.completeClaim(ctx, c, &o.claim, progress.found(st))
 	return true, err
 }

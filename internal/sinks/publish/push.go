@@ -19,9 +19,10 @@ type claimed struct {
 // push is a batch that is sent with this worker's own session.
 type push struct {
 	claimed
-	open *session
-	born time.Time
-	raw  []byte // valid until the slot starts its next batch
+	open   *session
+	events []stream.CampaignRange
+	born   time.Time
+	raw    []byte // valid until the slot starts its next batch
 }
 
 // nextBatch takes the session and fills a batch with remaining grants of the call, up to the limits of size and number.
@@ -56,8 +57,8 @@ func (p *Publisher) nextBatch(ctx context.Context, s *slot, c *call) (*push, err
 	if err != nil {
 		return nil, err
 	}
-	claim := stream.Claim{ID: p.newClaimID(), Events: events, Payload: st.String()}
-	return &push{claimed: claimed{st, claim}, open: open, born: born, raw: raw}, nil
+	claim := stream.Claim{ID: p.newClaimID(), Events: st.events(), Payload: st.String()}
+	return &push{claimed: claimed{st, claim}, open: open, events: events, born: born, raw: raw}, nil
 }
 
 // claim stores the claim of the batch. If the answer is granted, the worker may send the batch.
@@ -93,7 +94,7 @@ func (p *Publisher) complete(ctx context.Context, s *slot, c *call, b *push, bas
 	}
 	n := b.st.count()
 	s.last = &ownRecord{base + n - 1, b.st.numbers}
-	done, err := p.completeClaim(ctx, c, &b.claim)
+	done, err := p.completeClaim(ctx, c, &b.claim, b.events)
 	if err != nil || !done {
 		return err
 	}
@@ -147,9 +148,11 @@ func (p *Publisher) undecided(s *slot, sent sendResult) error {
 		p.where(s.partition), plain(sent.err))
 }
 
-// completeClaim marks the claim's events done. It returns false if another worker has taken over the claim.
-func (p *Publisher) completeClaim(ctx context.Context, c *call, claim *stream.Claim) (bool, error) {
-	err := p.claims.Complete(ctx, c.in, *claim)
+// completeClaim marks the events that arrived as done, and ends the claim. It returns false if another worker has taken
+// over the claim.
+func (p *Publisher) completeClaim(ctx context.Context, c *call, claim *stream.Claim, arrived []stream.CampaignRange) (bool,
+	error) {
+	err := p.claims.Complete(ctx, c.in, *claim, arrived)
 	if errors.Is(err, stream.ErrFenced) {
 		p.count.lost.Add(1)
 		return false, nil
@@ -157,7 +160,7 @@ func (p *Publisher) completeClaim(ctx context.Context, c *call, claim *stream.Cl
 	if err != nil {
 		return false, fmt.Errorf("completing claim %s of shard %d: %w", claim.ID, c.in.Shard, err)
 	}
-	c.settle(stream.Seqs(claim.Events), nil)
+	c.settle(stream.Seqs(arrived), nil)
 	return true, nil
 }
 

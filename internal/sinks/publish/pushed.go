@@ -1,6 +1,12 @@
 package publish
 
-import "time"
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+)
 
 // Pushed is the part of a claim's payload that a person needs to look for its batch in the topic.
 type Pushed struct {
@@ -10,10 +16,30 @@ type Pushed struct {
 	// later.
 	Offset int64
 	Sent   time.Time
+
+	runs []run
 }
 
 // ReadPayload parses the payload of a publisher's claim.
 func ReadPayload(payload string) (Pushed, error) {
 	st, err := parseStored(payload)
-	return Pushed{Topic: st.topic, Partition: st.partition, Offset: st.noted, Sent: time.UnixMilli(st.ms).UTC()}, err
+	return Pushed{Topic: st.topic, Partition: st.partition, Offset: st.noted, Sent: time.UnixMilli(st.ms).UTC(),
+		runs: st.runs}, err
+}
+
+// Campaigns returns the campaign of each seq of the batch whose entry is still in the stream.
+func (b *Pushed) Campaigns(ctx context.Context, entries Entries, in stream.Opening) (map[int64]string, error) {
+	campaigns := make(map[int64]string)
+	for _, r := range b.runs {
+		list, err := entries.Entries(ctx, in, r.firstEntry, r.lastEntry)
+		if err != nil {
+			return nil, fmt.Errorf("reading entries %s to %s of shard %d: %w", r.firstEntry, r.lastEntry, in.Shard, err)
+		}
+		for i := range list {
+			for _, g := range list[i].Grants {
+				campaigns[g.Seq] = g.Campaign
+			}
+		}
+	}
+	return campaigns, nil
 }

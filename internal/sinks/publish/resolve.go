@@ -50,7 +50,7 @@ func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim stream.
 			return err
 		}
 		p.count.sentAgain.Add(1)
-		_, err := p.completeClaim(ctx, c, &claim)
+		_, err := p.completeClaim(ctx, c, &claim, eventsOf(grants))
 		return err
 	case lookBack, fenced, tooMuch:
 		return p.lookBack(ctx, s, c, &claimed{st, claim})
@@ -81,12 +81,20 @@ func (l *Log) readStored(partition int, claim *stream.Claim) (stored, error) {
 				"configuration first",
 			claim.ID, st.partition, st.topic, l.where(partition))
 	}
-	if !slices.Equal(st.events(), stream.Seqs(claim.Events)) {
+	if !slices.Equal(st.events(), claim.Events) {
 		return st, hongbao.Errorf(hongbao.ClassBroken,
 			"open claim %s covers %v, but its payload %v; the claim stays until a person decides",
-			claim.ID, stream.Seqs(claim.Events), st.events())
+			claim.ID, claim.Events, st.events())
 	}
 	return st, nil
+}
+
+// eventsOf returns the events of grants, which are in order of their seqs.
+func eventsOf(grants []hongbao.Grant) (events []stream.CampaignRange) {
+	for i := range grants {
+		events = stream.AppendEvent(events, grants[i].Campaign, grants[i].Seq)
+	}
+	return events
 }
 
 // remembered reports whether the brokers certainly still remember the producer of the batch.

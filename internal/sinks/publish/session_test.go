@@ -120,7 +120,7 @@ type claimTwice struct {
 	n int
 }
 
-func (s *claimTwice) Claim(ctx context.Context, in stream.Opening, id string, events []stream.CampaignRange,
+func (s *claimTwice) Claim(ctx context.Context, in stream.Opening, id string, events []stream.SeqRange,
 	payload string) (stream.ClaimAnswer, error) {
 	a, err := s.store.Claim(ctx, in, id, events, payload)
 	if s.n--; s.n < 0 {

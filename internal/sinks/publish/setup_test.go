@@ -193,7 +193,7 @@ func (s *store) inject(op string) (before, after error) {
 	return s.fault(op)
 }
 
-func (s *store) Claim(ctx context.Context, in stream.Opening, id string, events []stream.CampaignRange,
+func (s *store) Claim(ctx context.Context, in stream.Opening, id string, events []stream.SeqRange,
 	payload string) (stream.ClaimAnswer, error) {
 	s.mu.Lock()
 	before, after := s.inject("claim")
@@ -213,7 +213,7 @@ func (s *store) Claim(ctx context.Context, in stream.Opening, id string, events 
 	return a, after
 }
 
-func (x *storeShard) claim(id string, events []stream.CampaignRange, payload string, held int) stream.ClaimAnswer {
+func (x *storeShard) claim(id string, events []stream.SeqRange, payload string, held int) stream.ClaimAnswer {
 	var a stream.ClaimAnswer
 	open := map[string]bool{}
 	for _, r := range events {
@@ -222,7 +222,7 @@ func (x *storeShard) claim(id string, events []stream.CampaignRange, payload str
 				a.Done = append(a.Done, stream.SeqRange{First: seq, Last: seq})
 			}
 			for _, c := range x.claims {
-				if covers(stream.Seqs(c.Events), seq) {
+				if covers(c.Events, seq) {
 					open[c.ID] = true
 				}
 			}
@@ -245,7 +245,7 @@ func (x *storeShard) claim(id string, events []stream.CampaignRange, payload str
 	return a
 }
 
-func (s *store) end(ctx context.Context, op string, shard int, c stream.Claim, done bool) error {
+func (s *store) end(ctx context.Context, op string, shard int, c stream.Claim, arrived []stream.CampaignRange) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before, after := s.inject(op)
@@ -260,22 +260,23 @@ func (s *store) end(ctx context.Context, op string, shard int, c stream.Claim, d
 		return fmt.Errorf("claim %s: %w", c.ID, stream.ErrFenced)
 	}
 	delete(x.claims, c.ID)
-	if done {
-		for _, r := range c.Events {
-			for seq := r.First; seq <= r.Last; seq++ {
-				x.done[seq] = true
-			}
+	for _, r := range arrived {
+		if r.Campaign == "" {
+			return fmt.Errorf("completed events %d to %d have no campaign", r.First, r.Last)
+		}
+		for seq := r.First; seq <= r.Last; seq++ {
+			x.done[seq] = true
 		}
 	}
 	return after
 }
 
-func (s *store) Complete(ctx context.Context, in stream.Opening, c stream.Claim) error {
-	return s.end(ctx, "complete", in.Shard, c, true)
+func (s *store) Complete(ctx context.Context, in stream.Opening, c stream.Claim, arrived []stream.CampaignRange) error {
+	return s.end(ctx, "complete", in.Shard, c, arrived)
 }
 
 func (s *store) Release(ctx context.Context, in stream.Opening, c stream.Claim) error {
-	return s.end(ctx, "release", in.Shard, c, false)
+	return s.end(ctx, "release", in.Shard, c, nil)
 }
 
 func (s *store) Entries(ctx context.Context, in stream.Opening, firstID, lastID string) ([]stream.Entry, error) {
