@@ -11,7 +11,7 @@ ROUNDS ?= 5
 SEED ?= 0
 SERVER ?=
 TIMEOUT ?= 20m
-LONGEST := ./cmd/hongbao ./test ./internal/ledger ./internal/sinks/publish ./consumer ./producer ./internal/ops/find
+LONGEST := ./internal/cli ./test ./internal/ledger ./internal/sinks/publish ./consumer ./producer ./internal/ops/find
 GOLANGCI_VERSION := v2.15.0
 
 GORELEASER_VERSION := v2.16.0
@@ -23,7 +23,7 @@ PREFIX ?= /usr/local
 GORELEASER := bin/goreleaser-$(GORELEASER_VERSION)
 SYFT := .cache/syft-$(SYFT_VERSION)/bin/syft
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
-# The packages that start goroutines, except cmd/hongbao, whose tests run the program as separate processes.
+# The packages that start goroutines, except internal/cli, whose tests run the program as separate processes.
 RACE := . ./campaign ./consumer ./dedup ./examples/... ./internal/... ./lua ./producer ./settlement ./subscriber ./test ./topic
 
 .DEFAULT_GOAL := help
@@ -100,21 +100,21 @@ test-deploy: setup ## the chart, the rights, the image, a rolling update, an upg
 
 test-web: setup ## the console in a real Chromium, which is installed with axe-core: scripts/setup.sh web
 	scripts/setup.sh web
-	go vet -tags web ./cmd/hongbao
-	go test -tags web -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestConsole' ./cmd/hongbao $(if $(UPDATE),-shots)
+	go vet -tags web ./internal/cli
+	go test -tags web -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestConsole' ./internal/cli $(if $(UPDATE),-shots)
 
 test-servers: setup build ## the life of a deployment on Redis 7, Redis 8 and Valkey 9, standalone, by Sentinel and on a cluster, an atomic move of a slot, the durability classes, the corpus of the simulation's Redis, the alert fsync_slow, and the ledger on MySQL; UPDATE=1 writes docs/compatibility.md
 	scripts/setup.sh servers
 	$(MAKE) --no-print-directory test-mysql
 	go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^(TestDurable|TestFirstAnswer)' -v ./internal/store
 	go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestCorpus' ./internal/store
-	go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestFsyncSlowFires$$' -v ./cmd/hongbao -args -servers
+	go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestFsyncSlowFires$$' -v ./internal/cli -args -servers
 	go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^(TestServers|TestASlotMovesAtomically)$$' -v ./test -args -servers $(if $(UPDATE),-update)
 
 # The tests of MariaDB run on MySQL. Without MySQL they fail.
 test-mysql: build ## the ledger on MySQL, a part of test-servers: all tests of MariaDB, the rights, an upgrade, a soak of a minute
 	scripts/setup.sh mysql
-	HONGBAO_TEST_ON_MYSQL=1 go test -vet=off -count=1 -timeout $(TIMEOUT) -run 'MySQL|MariaDB|^TestMigrat' ./internal/ledger ./cmd/hongbao
+	HONGBAO_TEST_ON_MYSQL=1 go test -vet=off -count=1 -timeout $(TIMEOUT) -run 'MySQL|MariaDB|^TestMigrat' ./internal/ledger ./internal/cli
 	HONGBAO_TEST_ON_MYSQL=1 go test -vet=off -count=1 -timeout $(TIMEOUT) ./internal/ledger/db/mysql
 	HONGBAO_TEST_ON_MYSQL=1 go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestSettling$$' ./test
 	cd deploy/test && HONGBAO_TEST_ON_MYSQL=1 go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^(TestRightsOnMariaDB|TestUpgrade)$$/^(mysql)?$$' .
@@ -143,7 +143,7 @@ planted: ## the simulator must catch the planted bugs of internal/simulation/tes
 
 race: setup ## the tests of what runs concurrently, under the race detector; BASE=REVISION for the packages that changed since
 	scripts/setup.sh race
-	packages="$(if $(BASE),$$(scripts/changed.sh '$(BASE)'),$(RACE))" && if [ -n "$$packages" ]; then \
+	packages="$(if $(BASE),$$(scripts/changed.sh '$(BASE)'),$$(go list $(RACE) | grep -v /internal/cli))" && if [ -n "$$packages" ]; then \
 		TMPDIR=$$(scripts/tmpdir.sh) scripts/gotest.sh -race -vet=off -count=1 -timeout $(TIMEOUT) -p 1 $$packages; \
 	else echo "no package of the race detector changed since $(BASE)"; fi
 

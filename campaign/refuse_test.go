@@ -211,7 +211,7 @@ func TestEveryCodeIsDocumentedAndTested(t *testing.T) {
 	}
 	documented = slices.DeleteFunc(documented, func(code string) bool { return code == "code" })
 	// These codes are tested in TestReadBounds, in TestValidate, and in TestMoreShardsThanTheDeployment of
-	// cmd/hongbao.
+	// internal/cli.
 	tested := append([]string{"too_large", "window_past", "user_limit_required", "shards_above_deployment"},
 		codeProblems...)
 	for _, tt := range changes {

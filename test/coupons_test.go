@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 )
 
-// docs/coupons.md shows configs/coupons.yaml unchanged, and the file is a valid specification. Tests in cmd/hongbao run
+// docs/coupons.md shows configs/coupons.yaml unchanged, and the file is a valid specification. Tests in internal/cli run
 // this campaign.
 func TestCouponsOfTheDocs(t *testing.T) {
 	t.Parallel()

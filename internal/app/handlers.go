@@ -32,22 +32,46 @@ func (a *App) Handler(ctx context.Context, sink string) (hongbao.Handler, error)
 		}
 		return settler, nil
 	}
-	if !a.Config.IsWebhook(sink) {
-		return nil, fmt.Errorf("sink %q has no handler", sink)
+	var h hongbao.Handler
+	var err error
+	switch {
+	case a.Config.IsOwn(sink):
+		h, err = a.openOwn(ctx, sink)
+	case a.Config.IsWebhook(sink):
+		h, err = a.newWebhook(sink)
+	default:
+		err = fmt.Errorf("sink %q has no handler", sink)
 	}
-	return a.Webhook(ctx, sink)
-}
-
-// Webhook returns the handler of a webhook. It delivers what sink balance has finished, or else sink kafka.
-func (a *App) Webhook(ctx context.Context, sink string) (hongbao.Handler, error) {
-	h, err := a.newWebhook(sink)
 	if err != nil {
 		return nil, err
 	}
+	return a.after(ctx, h)
+}
+
+// openOwn opens a sink of the user's own.
+func (a *App) openOwn(ctx context.Context, sink string) (hongbao.Handler, error) {
+	open, err := a.Config.OpenOwn(sink)
+	if err != nil {
+		return nil, err
+	}
+	h, err := open(ctx)
+	if err == nil && h == nil {
+		err = hongbao.Errorf(hongbao.ClassBroken, "its function Open has returned no handler and no error")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open sink %s: %w", sink, err)
+	}
+	return h, nil
+}
+
+// after returns a handler that delivers what sink balance has finished, or else sink kafka. The sink of h can neither be
+// fenced nor read back, so it must not get a grant that Redis may lose.
+func (a *App) after(ctx context.Context, h hongbao.Handler) (hongbao.Handler, error) {
 	after := &sinks.After{Next: h, Patience: sinks.Patience}
 	switch {
 	case a.Has(configs.SinkBalance):
 		if err := a.ledger.Ready(ctx); err != nil {
+			sinks.Close(h)
 			return nil, err
 		}
 		after.Sink, after.Settled, after.Replicated = configs.SinkBalance, a.ledger.Settled, a.ledger.Replicated
@@ -71,13 +95,6 @@ func (a *App) marksOf(sink string) func(context.Context, int, int64, ...stream.S
 			return p.Done[slices.IndexFunc(events, func(r stream.SeqRange) bool { return r.Has(seq) })].Has(seq)
 		}
 		return sinks.Marks{Has: has, Last: p.Seq}, nil
-	}
-}
-
-// Release closes a handler, if it has a Close method.
-func Release(h hongbao.Handler) {
-	if c, ok := h.(interface{ Close() }); ok {
-		c.Close()
 	}
 }
 

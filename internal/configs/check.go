@@ -75,7 +75,7 @@ func (l *loader) check(c *Config) {
 	for sink, name := range map[string]string{SinkBalance: "sinks.balance_", SinkKafka: "sinks.kafka_"} {
 		l.checkAttempts(name+"max_attempts", c.sink(sink))
 	}
-	l.checkWebhooks(c)
+	l.checkSinks(c)
 	l.checkRedis(c)
 	l.checkLedger(c)
 	l.checkTimes(c)

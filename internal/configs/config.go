@@ -10,6 +10,7 @@ import (
 
 	"github.com/segmentio/kafka-go/sasl"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/ledger"
@@ -22,7 +23,8 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// The sinks that every deployment may have, by the names of their consumer groups. Others are webhooks.
+// The sinks that every deployment may have, by the names of their consumer groups. Others are webhooks, or sinks of the
+// user's own.
 const (
 	SinkBalance = "balance"
 	SinkKafka   = "kafka"
@@ -65,10 +67,13 @@ type Config struct {
 	Trimmer    consumer.TrimmerConfig
 	Sinks      Sinks
 	Webhooks   map[string]*Webhook `json:",omitempty"`
+	Own        map[string]*Own     `json:",omitempty"`
 	Tracing    Tracing
 	Log        Log
 	Unsafe     Unsafe
 	Seams      Seams `json:"-"`
+	// Handlers open the sinks of the user's own that this program delivers to, by name. Load leaves it nil.
+	Handlers map[string]OpenHandler `json:"-"`
 
 	settings []Setting
 
@@ -79,6 +84,9 @@ type Config struct {
 	pairs                                                           map[string]keyPair
 	authorities                                                     map[string]*watched[x509.CertPool]
 }
+
+// OpenHandler opens the handler of a sink.
+type OpenHandler func(ctx context.Context) (hongbao.Handler, error)
 
 // Seams are the places where a simulation stands between this process and its servers. Load leaves them zero: then the
 // process uses the machine's network, its own id, and the ledger without a gate.
@@ -105,8 +113,8 @@ type Deployment struct {
 	// Number of shards; each has its own stream of events in Redis. On Redis Cluster use 16 to 64. Never change this
 	// number.
 	Shards int `knob:"deployment.shards,common" default:"1" want:"1 to 1024"`
-	// The sinks of this deployment: balance, kafka and the names of webhooks. Each has a consumer group in Redis. Redis
-	// keeps an event until each sink has finished it.
+	// The sinks of this deployment: balance, kafka, and the names of webhooks and of sinks of your own. Each has a
+	// consumer group in Redis. Redis keeps an event until each sink has finished it.
 	Sinks []string `knob:"deployment.sinks,common" default:"balance,kafka" form:"sink"`
 }
 
@@ -142,6 +150,17 @@ type Webhook struct {
 	// dead receiver stops no campaign, and Redis keeps the events that wait for it.
 	BlocksGrabs bool `knob:"webhook.*.blocks_grabs" default:"false"`
 	Sink        `knob:"webhook.*."`
+}
+
+// Own has the settings of a sink to which a program of the user delivers. Its name is the star in the names of its
+// knobs.
+type Own struct {
+	// The program that delivers to this sink, and who runs it. Hongbao's messages name it to operators.
+	Program string `knob:"own.*.program,common"`
+	// Whether grabs are refused as busy while this sink is as far behind as producer.max_backlog allows. Without it, a
+	// dead program stops no campaign, and Redis keeps the events that wait for it.
+	BlocksGrabs bool `knob:"own.*.blocks_grabs" default:"false"`
+	Sink        `knob:"own.*."`
 }
 
 // Redis has the settings of the connections to Redis.

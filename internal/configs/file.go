@@ -94,15 +94,18 @@ func (f *yamlFile) mapping(prefix string, node *yaml.Node) {
 			}
 		case prefix == "" && sectionIndex(name) >= 0:
 			f.mapping(name+".", value)
-		case prefix == webhooks+"." && knob.IsSink(key.Value):
+		case inStarred(prefix) && knob.IsSink(key.Value):
 			f.mapping(name+".", value)
-		case prefix == webhooks+".":
-			f.loader.p.add(name, f.at(key), "a webhook can't have this name: want 1 to 32 of a-z 0-9, a letter first")
+		case inStarred(prefix):
+			f.loader.p.add(name, f.at(key), "a sink can't have this name: want 1 to 32 of a-z 0-9, a letter first")
 		default:
 			f.reportUnknownKey(name, key, value)
 		}
 	}
 }
+
+// inStarred reports whether the keys after a prefix are names of sinks.
+func inStarred(prefix string) bool { return slices.Contains(starred, strings.TrimSuffix(prefix, ".")) }
 
 func (f *yamlFile) reportUnknownKey(name string, key, value *yaml.Node) {
 	if base, ok := strings.CutSuffix(name, "_file"); ok {
@@ -117,7 +120,7 @@ func (f *yamlFile) reportUnknownKey(name string, key, value *yaml.Node) {
 		for _, s := range sections {
 			candidates = append(candidates, s.name)
 		}
-	} else if parts := strings.Split(name, "."); parts[0] == webhooks {
+	} else if parts := strings.Split(name, "."); slices.Contains(starred, parts[0]) {
 		for i := range candidates {
 			candidates[i] = strings.Replace(candidates[i], star, parts[1], 1)
 		}

@@ -173,12 +173,13 @@ func example() string {
 				fmt.Fprintf(&b, "  # %s\n", s)
 			}
 			_, name, _ := strings.Cut(k.Name, ".")
-			if k.webhook != "" {
-				name = strings.Replace(name, star, "crm", 1)
-				k = *k.named("crm")
+			if k.sink != "" {
+				sink := starredSamples[k.Section()]
+				name = strings.Replace(name, star, sink, 1)
+				k = *k.named(sink)
 			}
 			switch {
-			case k.Secret != "always" && k.webhook != "":
+			case k.Secret != "always" && k.sink != "":
 				fmt.Fprintf(&b, "  # %s: %s\n", name, yamlValue(&k))
 			case k.Secret == "always":
 				fmt.Fprintf(&b, "  # %s: not here, but as %s or %s in the environment\n", name, k.Env(), k.Env()+fileSuffix)

@@ -34,6 +34,8 @@ var sections = []struct{ name, doc string }{
 	{"sinks", "Settings of the sinks balance and kafka."},
 	{"webhook", "Sinks that post each grant to a URL; see docs/webhooks.md. The star is the sink's name, which deployment.sinks " +
 		"names, too. These knobs have no flags. In a variable the name is in capitals: HONGBAO_WEBHOOK_CRM_URL."},
+	{"own", "Sinks of your own, to which a program of yours delivers; see docs/sinks.md. The star is the sink's name, which " +
+		"deployment.sinks names, too. These knobs have no flags. In a variable the name is in capitals: HONGBAO_OWN_POINTS_PROGRAM."},
 	{"trimmer", "How workers delete finished events from the streams in Redis."},
 	{"tracing", "Traces of single grabs, by OpenTelemetry; see docs/tracing.md."},
 	{"log", "What a process logs."},
@@ -53,34 +55,47 @@ var knobs = collect()
 type entry struct {
 	knob.Knob
 	doc string
-	// webhook is the name of the webhook that the knob belongs to. It is a star in the description of all webhooks'
-	// knobs, and empty for every other knob.
-	webhook string
+	// sink is the name of the sink that the knob belongs to, if its section is one of starred. It is a star in the
+	// description of all such sinks' knobs, and empty for every other knob.
+	sink string
 }
 
-// star stands for the name of a webhook in the names of its knobs.
+// star stands for the name of a sink in the names of its knobs.
 const star = "*"
 
-// of returns the struct in c that has the knob's field. It adds the webhook that the knob belongs to.
+// The sections that have the same knobs for each of several sinks.
+const (
+	webhooks = "webhook"
+	own      = "own"
+)
+
+var starred = []string{webhooks, own}
+
+// of returns the struct in c that has the knob's field. It adds the sink that the knob belongs to.
 func (k *entry) of(c *Config) any {
-	if k.webhook == "" {
+	switch {
+	case k.sink == "":
 		return c
+	case k.Section() == own:
+		return sinkOf(&c.Own, k.sink)
 	}
-	w := c.Webhooks[k.webhook]
-	if w == nil {
-		w = new(knob.Defaults[Webhook]())
-		if c.Webhooks == nil {
-			c.Webhooks = map[string]*Webhook{}
-		}
-		c.Webhooks[k.webhook] = w
-	}
-	return w
+	return sinkOf(&c.Webhooks, k.sink)
 }
 
-// named returns a knob of all webhooks as the knob of one.
-func (k *entry) named(webhook string) *entry {
+func sinkOf[T any](all *map[string]*T, sink string) *T {
+	if *all == nil {
+		*all = map[string]*T{}
+	}
+	if (*all)[sink] == nil {
+		(*all)[sink] = new(knob.Defaults[T]())
+	}
+	return (*all)[sink]
+}
+
+// named returns a knob of all sinks of its section as the knob of one.
+func (k *entry) named(sink string) *entry {
 	one := *k
-	one.Name, one.webhook = strings.Replace(k.Name, star, webhook, 1), webhook
+	one.Name, one.sink = strings.Replace(k.Name, star, sink, 1), sink
 	return &one
 }
 
@@ -90,18 +105,19 @@ func collect() (all []entry) {
 		name, doc, _ := strings.Cut(strings.TrimSpace(line), " ")
 		sentences[name] = doc
 	}
-	add := func(config reflect.Type, webhook string) {
+	add := func(config reflect.Type, sink string) {
 		for _, k := range knob.Of(config) {
 			if k.Name == "unsafe.allow" {
 				k.Choices = unsafeNames()
 			}
 			if k.Name != "" {
-				all = append(all, entry{k, sentences[k.Name], webhook})
+				all = append(all, entry{k, sentences[k.Name], sink})
 			}
 		}
 	}
 	add(reflect.TypeFor[Config](), "")
 	add(reflect.TypeFor[Webhook](), star)
+	add(reflect.TypeFor[Own](), star)
 	slices.SortStableFunc(all, func(a, b entry) int {
 		if s := sectionIndex(a.Section()) - sectionIndex(b.Section()); s != 0 || a.Common == b.Common {
 			return s
@@ -118,26 +134,28 @@ func sectionIndex(name string) int {
 	return slices.IndexFunc(sections, func(s struct{ name, doc string }) bool { return s.name == name })
 }
 
-// find returns the knob of a name, or nil. The name of a webhook's knob has the webhook's name in place of the star.
+// find returns the knob of a name, or nil. The name of a sink's knob has the sink's name in place of the star.
 func find(name string) *entry {
 	parts := strings.Split(name, ".")
-	if len(parts) == 3 && parts[0] == webhooks && knob.IsSink(parts[1]) {
-		if k := findBy(func(k *entry) bool { return k.Name == webhooks+"."+star+"."+parts[2] }); k != nil {
+	if len(parts) == 3 && slices.Contains(starred, parts[0]) && knob.IsSink(parts[1]) {
+		if k := findBy(func(k *entry) bool { return k.Name == parts[0]+"."+star+"."+parts[2] }); k != nil {
 			return k.named(parts[1])
 		}
 		return nil
 	}
-	return findBy(func(k *entry) bool { return k.Name == name && k.webhook == "" })
+	return findBy(func(k *entry) bool { return k.Name == name && k.sink == "" })
 }
 
 // findEnv returns the knob of a variable, or nil.
 func findEnv(name string) *entry {
-	if rest, ok := strings.CutPrefix(name, webhooksEnv); ok {
-		sink, key, _ := strings.Cut(strings.ToLower(rest), "_")
-		if strings.ToUpper(rest) != rest {
-			return nil
+	for _, section := range starred {
+		if rest, ok := strings.CutPrefix(name, knob.EnvPrefix+strings.ToUpper(section)+"_"); ok {
+			sink, key, _ := strings.Cut(strings.ToLower(rest), "_")
+			if strings.ToUpper(rest) != rest {
+				return nil
+			}
+			return find(section + "." + sink + "." + key)
 		}
-		return find(webhooks + "." + sink + "." + key)
 	}
 	return findBy(func(k *entry) bool { return k.Env() == name })
 }
@@ -150,12 +168,6 @@ func findBy(is func(*entry) bool) *entry {
 	}
 	return nil
 }
-
-// webhooks is the section of the webhooks, and webhooksEnv the prefix of its variables.
-const (
-	webhooks    = "webhook"
-	webhooksEnv = knob.EnvPrefix + "WEBHOOK_"
-)
 
 func names() []string {
 	all := make([]string, len(knobs))
@@ -190,12 +202,12 @@ func foreign(name string) bool {
 	return serviceLink.MatchString(name)
 }
 
-// AddFlags defines a flag for each knob, except for the knobs of webhooks. Load checks the values together with those of
+// AddFlags defines a flag for each knob, except for the knobs of starred sections. Load checks the values together with those of
 // all other sources. Flags for secrets are hidden; they exist only so that Load can explain where secrets belong.
 func AddFlags(flags *pflag.FlagSet) {
 	for i := range knobs {
 		k := &knobs[i]
-		if k.webhook != "" {
+		if k.sink != "" {
 			continue // a flag has one name
 		}
 		f := flags.VarPF(&flagValue{kind: k.Kind()}, k.Name, "", k.usage())

@@ -159,25 +159,27 @@ func (l *loader) fill() *Config {
 		c.settings = append(c.settings, Setting{Name: k.Name, Value: k.Text(k.of(&c)), Source: l.source(k.Name)})
 	}
 	for i := range knobs {
-		if knobs[i].webhook == "" {
+		if knobs[i].sink == "" {
 			set(&knobs[i])
 		}
 	}
-	for _, webhook := range l.webhooks() {
-		for i := range knobs {
-			if knobs[i].webhook == star {
-				set(knobs[i].named(webhook))
+	for _, section := range starred {
+		for _, sink := range l.named(section) {
+			for i := range knobs {
+				if knobs[i].sink == star && knobs[i].Section() == section {
+					set(knobs[i].named(sink))
+				}
 			}
 		}
 	}
 	return &c
 }
 
-// webhooks returns the names of the webhooks of which the user has set a knob, sorted.
-func (l *loader) webhooks() (names []string) {
+// named returns the names of a section's sinks of which the user has set a knob, sorted.
+func (l *loader) named(section string) (names []string) {
 	for name := range l.values {
-		if k := find(name); k.webhook != "" && !slices.Contains(names, k.webhook) {
-			names = append(names, k.webhook)
+		if k := find(name); k.sink != "" && k.Section() == section && !slices.Contains(names, k.sink) {
+			names = append(names, k.sink)
 		}
 	}
 	slices.Sort(names)

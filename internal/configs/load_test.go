@@ -117,8 +117,8 @@ func TestPrecedence(t *testing.T) {
 	t.Parallel()
 	for i := range knobs {
 		k := &knobs[i]
-		if k.webhook != "" {
-			k = k.named("crm")
+		if k.sink != "" {
+			k = k.named(starredSamples[k.Section()])
 		}
 		v := samples(k)
 		inFile, inEnv, onLine := "", []string{k.Env() + "=" + v[1]}, []string{"--" + k.Name + "=" + v[0]}
@@ -136,7 +136,7 @@ func TestPrecedence(t *testing.T) {
 			{input{yaml: inFile, env: []string{k.Env() + "="}}, v[0], "hongbao.yaml:2"},
 		}
 		for n, s := range steps {
-			if k.Secret == "always" && n != 0 && n != 2 || k.webhook != "" && (n == 0 || n == 3) {
+			if k.Secret == "always" && n != 0 && n != 2 || k.sink != "" && (n == 0 || n == 3) {
 				continue // a webhook has no flags, and it exists only if a knob is set
 			}
 			c, source := s.in.raw(t, k)
@@ -188,10 +188,10 @@ func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range knobs {
 		k := &knobs[i]
-		if k.webhook != "" {
-			require.Regexp(t, `^webhook\.\*\.[a-z0-9_]+$`, k.Name)
+		if k.sink != "" {
+			require.Regexp(t, `^(webhook|own)\.\*\.[a-z0-9_]+$`, k.Name)
 			require.Nil(t, find(k.Name), "the star is no name")
-			k = k.named("crm")
+			k = k.named(starredSamples[k.Section()])
 			require.Equal(t, k, find(k.Name))
 			require.Equal(t, k, findEnv(k.Env()))
 			require.Nil(t, findEnv(strings.ToLower(k.Env())))

@@ -62,6 +62,9 @@ func (c *Config) sink(name string) *Sink {
 	case SinkBalance:
 		return &c.Sinks.Balance
 	}
+	if o := c.Own[name]; o != nil {
+		return &o.Sink
+	}
 	return &c.Webhooks[name].Sink
 }
 
@@ -79,11 +82,20 @@ func (c *Config) TrimmerConfig() consumer.TrimmerConfig {
 	out := c.Trimmer
 	out.Groups = slices.Clone(c.Deployment.Sinks)
 	for _, sink := range out.Groups {
-		if w := c.Webhooks[sink]; w != nil && !w.BlocksGrabs {
+		if c.mayLag(sink) {
 			out.MayLag = append(out.MayLag, sink)
 		}
 	}
 	return out
+}
+
+// mayLag reports whether a sink that is far behind refuses no grabs.
+func (c *Config) mayLag(sink string) bool {
+	if o := c.Own[sink]; o != nil {
+		return !o.BlocksGrabs
+	}
+	w := c.Webhooks[sink]
+	return w != nil && !w.BlocksGrabs
 }
 
 // ClaimsConfig returns the configuration of sink kafka's claims, which is complete except for Owner. A claim may be

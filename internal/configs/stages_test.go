@@ -128,14 +128,16 @@ func (noEntries) Entries(context.Context, stream.Opening, string, string) ([]str
 	return nil, nil
 }
 
-// withWebhook sets a webhook, which is a sink.
-var withWebhook = []string{"HONGBAO_DEPLOYMENT_SINKS=balance,kafka,crm", "HONGBAO_WEBHOOK_CRM_URL=https://crm",
-	"HONGBAO_WEBHOOK_CRM_SECRET=whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}
+// starredSamples has a sink for each starred section, and withStarred sets these sinks.
+var starredSamples = map[string]string{webhooks: "crm", own: "points"}
+
+var withStarred = []string{"HONGBAO_DEPLOYMENT_SINKS=balance,kafka,crm,points", "HONGBAO_OWN_POINTS_PROGRAM=points-worker",
+	"HONGBAO_WEBHOOK_CRM_URL=https://crm", "HONGBAO_WEBHOOK_CRM_SECRET=whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}
 
 // sets is the input that sets one knob, on the command line, or in the environment if the knob has no flag.
 func sets(k *entry, text string) input {
-	if k.webhook != "" {
-		return input{env: append(withWebhook[:len(withWebhook):len(withWebhook)], k.Env()+"="+text)}
+	if k.sink != "" {
+		return input{env: append(withStarred[:len(withStarred):len(withStarred)], k.Env()+"="+text)}
 	}
 	return input{args: []string{"--" + k.Name + "=" + text}}
 }
@@ -150,8 +152,8 @@ func TestBoundsAreTheStages(t *testing.T) {
 		if kind := k.Kind(); kind != "integer" && kind != "duration" {
 			continue
 		}
-		if k.webhook != "" {
-			k = k.named("crm")
+		if k.sink != "" {
+			k = k.named(starredSamples[k.Section()])
 		}
 		for _, bound := range []int64{k.Low, k.High} {
 			text := fmt.Sprint(bound)
@@ -195,8 +197,8 @@ func TestBeyondTheBounds(t *testing.T) {
 		if kind != "integer" && kind != "duration" {
 			continue
 		}
-		if k.webhook != "" {
-			k = k.named("crm")
+		if k.sink != "" {
+			k = k.named(starredSamples[k.Section()])
 		}
 		for _, beyond := range []int64{k.Low - 1, k.High + 1} {
 			text := fmt.Sprint(beyond)
@@ -211,8 +213,8 @@ func TestBeyondTheBounds(t *testing.T) {
 				continue // no stage checks these
 			}
 			c := (&input{args: []string{"--kafka.create_topic"}}).must(t)
-			if k.webhook != "" {
-				c = (&input{env: withWebhook}).must(t)
+			if k.sink != "" {
+				c = (&input{env: withStarred}).must(t)
 			}
 			_ = k.Set(k.of(c), text) // the error is expected
 			require.Error(t, stages(t, c), "%s=%s: the stage accepts it, so the two bounds differ", k.Name, text)

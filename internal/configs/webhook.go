@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/sinks/webhook"
 )
 
@@ -18,35 +17,20 @@ func (c *Config) WebhookSinks() []string {
 	return slices.DeleteFunc(slices.Clone(c.Deployment.Sinks), func(sink string) bool { return !c.IsWebhook(sink) })
 }
 
+// UnreadSinks returns the sinks of deployment.sinks that can't be read back, in their order there.
+func (c *Config) UnreadSinks() []string {
+	return slices.DeleteFunc(slices.Clone(c.Deployment.Sinks), func(sink string) bool { return !c.IsWebhook(sink) && !c.IsOwn(sink) })
+}
+
 // WebhookSecretEnv returns the variable of a webhook's secret.
 func WebhookSecretEnv(sink string) string { return find(webhooks + "." + sink + ".secret").Env() }
 
-// checkWebhooks compares the webhooks with deployment.sinks, and checks each.
+// checkWebhooks checks each webhook.
 func (l *loader) checkWebhooks(c *Config) {
-	if l.p.fine("deployment.sinks") {
-		for _, sink := range c.Deployment.Sinks {
-			if sink == SinkBalance || sink == SinkKafka || c.Webhooks[sink] != nil {
-				continue
-			}
-			all := append([]string{SinkBalance, SinkKafka}, slices.Sorted(maps.Keys(c.Webhooks))...)
-			l.bad("deployment.sinks", "%.40q does not exist: want %s, or a name for which webhook.%.40s.url is set%s", sink,
-				strings.Join(all, ", "), sink, knob.Hint(sink, all))
-		}
-	}
 	c.webhookTLS = map[string]*tls.Config{}
 	for _, name := range slices.Sorted(maps.Keys(c.Webhooks)) {
 		l.checkWebhook(c, name)
 	}
-}
-
-// firstSource returns where the first setting of a section was set, by name.
-func (l *loader) firstSource(section string) string {
-	for _, name := range slices.Sorted(maps.Keys(l.sources)) {
-		if strings.HasPrefix(name, section+".") {
-			return l.sources[name]
-		}
-	}
-	return ""
 }
 
 func (l *loader) checkWebhook(c *Config, name string) {
@@ -55,11 +39,7 @@ func (l *loader) checkWebhook(c *Config, name string) {
 	l.checkAttempts(section+".max_attempts", &w.Sink)
 	url := section + ".url"
 	switch {
-	case name == SinkBalance || name == SinkKafka:
-		l.p.contradict(section, l.firstSource(section), "the name %s is that of another sink: choose another one", name)
-	case l.p.fine("deployment.sinks") && !c.has(name):
-		l.p.contradict(section, l.firstSource(section), "deployment.sinks does not name it: add %s there, or remove the "+
-			"settings of this webhook", name)
+	case !l.checkName(c, section, name):
 	case l.p.fine(url) && w.URL == "":
 		l.bad(url, "it is empty: set the URL to which grants are posted")
 	case l.p.fine(url) && strings.HasPrefix(w.URL, "http://") && !slices.Contains(c.Unsafe.Allow, unsafeWebhook):

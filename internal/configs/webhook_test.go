@@ -40,7 +40,7 @@ webhook:
 
 	var shown []string
 	for _, s := range c.Settings() {
-		if k := find(s.Name); k.webhook == "crm" && (strings.HasSuffix(s.Name, ".url") || k.Secret != "") {
+		if k := find(s.Name); k.sink == "crm" && (strings.HasSuffix(s.Name, ".url") || k.Secret != "") {
 			shown = append(shown, s.Name+"="+s.Value)
 		}
 	}

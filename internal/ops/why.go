@@ -237,7 +237,7 @@ func (e explainer) parts(s *find.TrailStep, g *find.TrailGrant) (list []part) {
 		case x.Sink == configs.SinkBalance:
 			list = append(list, e.unpaid(s, x))
 		case x.Sink != configs.SinkKafka:
-			list = append(list, e.posted(x))
+			list = append(list, e.delivered(x))
 		case s.Topic != nil:
 			list = append(list, e.announced(s.Topic, g))
 		default:
@@ -315,9 +315,9 @@ func (e explainer) unannounced(x *find.TrailSink) part {
 	return not(announced, WhyWaiting, "Kafka could not be asked"+e.since(x), "the topic could not be read: "+why)
 }
 
-// posted says whether a webhook has a grant. Only the sink's done bit shows it.
-func (e explainer) posted(x *find.TrailSink) part {
-	what := "posted to " + x.Sink
+// delivered says whether a webhook or a sink of the user's own has a grant. Only the sink's done bit shows it.
+func (e explainer) delivered(x *find.TrailSink) part {
+	what := "delivered to " + x.Sink
 	_, silent := e.unreadWhy(inRedis)
 	if x.Finished && !silent && x.Letter == "" && x.Dropped == "" && !x.NotOwed {
 		return part{WhyDelivered, what, WhyStep{nil, what, "the receiver has confirmed it"}}

@@ -144,24 +144,24 @@ var grantCases = []struct {
 		s.Receipt, s.Sinks = nil, nil
 		t.Unread = append(t.Unread, find.Unread{Where: "redis", Why: "connection refused"})
 	}},
-	{WhyDelivered, "paid 0.2 s later, announced 1.2 s later, posted to crm.", func(_ *find.Trail, s *find.TrailStep) {
+	{WhyDelivered, "paid 0.2 s later, announced 1.2 s later, delivered to crm.", func(_ *find.Trail, s *find.TrailStep) {
 		pay(s, 200*time.Millisecond)
 		publish(s)
 		s.Sinks = append(s.Sinks, find.TrailSink{Sink: "crm", Finished: true})
 	}},
-	{WhyWaiting, "paid 0.2 s later, announced 1.2 s later, not posted to crm yet: at sink crm a grant has waited for 4m.",
+	{WhyWaiting, "paid 0.2 s later, announced 1.2 s later, not delivered to crm yet: at sink crm a grant has waited for 4m.",
 		func(_ *find.Trail, s *find.TrailStep) {
 			pay(s, 200*time.Millisecond)
 			publish(s)
 			s.Sinks = append(s.Sinks, find.TrailSink{Sink: "crm", TrailWait: find.TrailWait{State: deliveries.SinkBehind, Why: "a grant has waited for 4m"}})
 		}},
-	{WhyPerson, "paid 0.2 s later, announced 1.2 s later, not posted to crm: it is a dead letter: 422.",
+	{WhyPerson, "paid 0.2 s later, announced 1.2 s later, not delivered to crm: it is a dead letter: 422.",
 		func(_ *find.Trail, s *find.TrailStep) {
 			pay(s, 200*time.Millisecond)
 			publish(s)
 			s.Sinks = append(s.Sinks, find.TrailSink{Sink: "crm", Finished: true, Letter: "crm/0/1-1", Reason: "422"})
 		}},
-	{WhyUnknown, "paid 0.2 s later, announced 1.2 s later, perhaps posted to crm: Redis' dead letters could not be asked.",
+	{WhyUnknown, "paid 0.2 s later, announced 1.2 s later, perhaps delivered to crm: Redis' dead letters could not be asked.",
 		func(t *find.Trail, s *find.TrailStep) {
 			pay(s, 200*time.Millisecond)
 			publish(s)

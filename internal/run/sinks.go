@@ -12,10 +12,10 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/metrics"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
+	"github.com/hongbao-project/hongbao/internal/sinks"
 )
 
 // The codes of a sink that is not open yet. Once the sink is open, consumer.Health has a code for each of its shards.
@@ -56,7 +56,7 @@ func (w *sinkWorker) open(ctx context.Context) error {
 		}
 		w.config.Handler = w.process.traceSink(w.config.Group, w.config.Handler)
 		if c, err = consumer.New(w.config); err != nil {
-			app.Release(h)
+			sinks.Close(h)
 		}
 	}
 	w.mu.Lock()
@@ -99,7 +99,7 @@ func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
 			w.process.Log().Info("the sink works again", sink)
 		}
 	}
-	defer app.Release(w.handler)
+	defer sinks.Close(w.handler)
 	w.process.Log().Info("working", sink, zap.String("worker", w.process.Worker()), zap.Int("shards", w.process.Store().Len()))
 	if r, ok := w.handler.(interface{ TendDoubts(context.Context) }); ok {
 		sweeping, stop := context.WithCancel(ctx)

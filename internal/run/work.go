@@ -20,11 +20,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/winners"
 )
 
-// Work runs the workers of the named sinks (of all sinks if none is named), the trimmer, the retirer and other
+// Work runs the workers of the named sinks (of all that this program can open if none is named), the trimmer, the retirer and other
 // background parts, until ctx ends.
 func Work(ctx context.Context, cfg *configs.Config, sinks []string) (err error) {
 	if len(sinks) == 0 {
-		sinks = cfg.Deployment.Sinks
+		sinks = cfg.Opened()
+	}
+	if len(sinks) == 0 {
+		return app.Usage("deployment.sinks has only sinks of your own, and this program can open none of them: run the command " +
+			"`work` of the program that can; docs/sinks.md")
 	}
 	for i, s := range sinks {
 		if slices.Contains(sinks[:i], s) {

@@ -18,7 +18,7 @@ import (
 // other sink has.
 type After struct {
 	// Next is the sink.
-	Next Endpoint
+	Next hongbao.Handler
 	// Sink is the name of the other sink.
 	Sink string
 	// Settled reports which grants the ledger has settled: see ledger.Ledger. It is nil if the other sink is not the
@@ -42,21 +42,17 @@ type Marks struct {
 	Last int64
 }
 
-// Endpoint is a sink that a worker can close, and whose circuit breaker it shows.
-type Endpoint interface {
-	hongbao.Handler
-	Close()
-	BreakerOpen() bool
-}
-
 // Patience is the usual After.Patience. The other sink mostly needs some milliseconds.
 const Patience = 2 * time.Second
 
 // Close closes the sink.
-func (a *After) Close() { a.Next.Close() }
+func (a *After) Close() { Close(a.Next) }
 
-// BreakerOpen reports whether the sink's circuit breaker is open.
-func (a *After) BreakerOpen() bool { return a.Next.BreakerOpen() }
+// BreakerOpen reports whether the sink has a circuit breaker that is open.
+func (a *After) BreakerOpen() bool {
+	b, ok := a.Next.(interface{ BreakerOpen() bool })
+	return ok && b.BreakerOpen()
+}
 
 // Handle waits until the other sink has finished the grants, and delivers them. After Patience it delivers those that
 // are finished. The others wait, and lose no attempt. If the other sink has finished none of them and no later event,

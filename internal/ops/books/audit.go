@@ -202,7 +202,7 @@ func (a Books) Audit(ctx context.Context, opts audit.Options) (*audit.Report, er
 			return nil, err
 		}
 	}
-	cfg.Unread = a.app.Config.WebhookSinks()
+	cfg.Unread = a.app.Config.UnreadSinks()
 	auditing := a.app.LongCall("audit", 0)
 	defer auditing.End()
 	cfg.Step = func(what string) { auditing.Step("audit: " + what) }

@@ -16,6 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
+	"github.com/hongbao-project/hongbao/internal/sinks"
 )
 
 // Letters connects to Redis and returns the dead letters. If the filter has no sinks, letters sets all sinks of the
@@ -275,7 +276,7 @@ func (a Deliveries) requeue(ctx context.Context, letters *deadletter.Letters, o 
 	if err != nil {
 		return nil, err
 	}
-	defer app.Release(to.Handler)
+	defer sinks.Close(to.Handler)
 	to.Handler = a.app.Watched(sink, to.Handler)
 	return letters.Requeue(ctx, to, *pick, o.Decision, o.DryRun)
 }

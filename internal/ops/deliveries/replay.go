@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
+	"github.com/hongbao-project/hongbao/internal/sinks"
 	"github.com/hongbao-project/hongbao/internal/sinks/publish"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/topic"
@@ -74,7 +75,7 @@ func (a Deliveries) replay(ctx context.Context, o *Replay) (*replay.Report, erro
 		Options:  a.boundsOf(ctx, o.To, o.Rate, o.Patience),
 	}
 	err := errors.Join(a.replayTo(ctx, &cfg, o), a.someHas(ctx, o.Filter.Campaign, o.To))
-	defer app.Release(cfg.Handler)
+	defer sinks.Close(cfg.Handler)
 	if err != nil {
 		return nil, err
 	}
@@ -154,9 +155,9 @@ func (a Deliveries) replayTo(ctx context.Context, cfg *replay.Config, o *Replay)
 		}
 		cfg.Ledger, entries.Ledger = a.app.Ledger(), a.app.Ledger()
 	}
-	if a.app.Config.IsWebhook(o.To) {
+	if a.app.Has(o.To) && o.To != configs.SinkKafka {
 		var err error
-		cfg.Handler, err = a.app.Webhook(ctx, o.To)
+		cfg.Handler, err = a.app.Handler(ctx, o.To)
 		return err
 	}
 	topic, claims := a.app.Config.Publisher.Topic, a.app.Config.ClaimsConfig()

@@ -1,9 +1,0 @@
-//go:build production
-
-package main
-
-import "github.com/spf13/cobra"
-
-const localHint = ""
-
-func localCmds() []*cobra.Command { return nil }

@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+	"golang.org/x/text/width"
+)
+
+// style is the meaning of a cell, which a terminal shows as a colour. Its value is a noncharacter of Unicode, which no
+// text has, at the head of the cell.
+type style rune
+
+// The styles.
+const (
+	good style = '\ufdd0' + iota
+	warn
+	bad
+	faint
+)
+
+// sgr has the escape sequence of each style.
+var sgr = map[style]string{good: "\x1b[32m", warn: "\x1b[33m", bad: "\x1b[31m", faint: "\x1b[2m"}
+
+const sgrEnd = "\x1b[0m"
+
+// styled marks a cell with a style.
+func styled(s style, text string) string { return string(s) + text }
+
+// styledIf marks a cell with a style if on is true.
+func styledIf(on bool, s style, text string) string {
+	if on {
+		return styled(s, text)
+	}
+	return text
+}
+
+// wantsColour reports whether output to a terminal has colours. See https://no-color.org and
+// https://bixense.com/clicolors.
+func wantsColour(terminal bool, env func(string) string) bool {
+	return terminal && env("NO_COLOR") == "" && env("CLICOLOR") != "0" && env("TERM") != "dumb"
+}
+
+// isTerminal reports whether a writer is a terminal.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// columns aligns cells, which end with a tab or a newline. Unlike text/tabwriter it counts the places that a terminal
+// needs for a character. A line without a tab ends a table.
+type columns struct {
+	to   io.Writer
+	text bytes.Buffer
+}
+
+func newColumns(w io.Writer) *columns { return &columns{to: w} }
+
+// Write implements io.Writer.
+func (c *columns) Write(text []byte) (int, error) { return c.text.Write(text) }
+
+// Flush writes all lines.
+func (c *columns) Flush() error {
+	out, _ := c.to.(plain)
+	if out.w == nil {
+		out.w = c.to
+	}
+	var text strings.Builder
+	var table [][]string
+	for line := range strings.SplitSeq(strings.TrimSuffix(c.text.String(), "\n"), "\n") {
+		cells := strings.Split(line, "\t")
+		if len(cells) == 1 {
+			align(&text, table, out.colour)
+			table = nil
+		}
+		table = append(table, cells)
+		if len(cells) == 1 {
+			align(&text, table, out.colour)
+			table = nil
+		}
+	}
+	align(&text, table, out.colour)
+	c.text.Reset()
+	_, err := io.WriteString(out.w, text.String())
+	return err
+}
+
+// align writes one table.
+func align(out *strings.Builder, table [][]string, colour bool) {
+	var widths []int
+	for _, row := range table {
+		for i, cell := range row[:len(row)-1] { // the last cell of a row may be longer than its column
+			text, _ := splitCell(cell)
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], places(text))
+		}
+	}
+	for _, row := range table {
+		var line strings.Builder
+		for i, cell := range row {
+			text, s := splitCell(cell)
+			pad := ""
+			if i < len(row)-1 {
+				pad = strings.Repeat(" ", widths[i]-places(text)+2)
+			}
+			if start := sgr[s]; start != "" && colour && text != "" {
+				text = start + text + sgrEnd
+			}
+			line.WriteString(text + pad)
+		}
+		out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+}
+
+// splitCell returns the harmless text of a cell, and its style.
+func splitCell(cell string) (text string, s style) {
+	first, size := utf8.DecodeRuneInString(cell)
+	if _, ok := sgr[style(first)]; ok {
+		s, cell = style(first), cell[size:]
+	}
+	return string(escape([]byte(cell))), s
+}
+
+// places returns how many places of a line a terminal needs for a text.
+func places(text string) (n int) {
+	for _, c := range text {
+		n += placesOf(c)
+	}
+	return n
+}
+
+func placesOf(c rune) int {
+	if unicode.In(c, unicode.Mn, unicode.Me, unicode.Cf) {
+		return 0
+	}
+	switch width.LookupRune(c).Kind() {
+	case width.EastAsianWide, width.EastAsianFullwidth:
+		return 2
+	default:
+		return 1
+	}
+}
+
+// cutLine shortens a line to the width of a terminal. It keeps the sequences of colours.
+func cutLine(line string, most int) string {
+	text := line
+	for _, start := range sgr {
+		text = strings.ReplaceAll(text, start, "")
+	}
+	if places(strings.ReplaceAll(text, sgrEnd, "")) <= most {
+		return line
+	}
+	var out strings.Builder
+	n, full, sequence := 0, false, false
+	for _, c := range line {
+		switch {
+		case c == '\x1b':
+			sequence = true
+		case sequence:
+		case full || n+placesOf(c) > most-1:
+			full = true
+			continue
+		default:
+			n += placesOf(c)
+		}
+		out.WriteRune(c)
+		sequence = sequence && c != 'm'
+	}
+	return out.String() + "…"
+}

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
+)
+
+// Columns are aligned by the places that a terminal needs: two for a Chinese character, none for a combining mark.
+func TestColumnsOfWideCharacters(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	c := newColumns(plain{w: &out})
+	fmt.Fprintf(c, "ID\tNAME\tSTATE\nrain\t春雨红包\topen\nsnow\te\u0301te\tclosed\n")
+	fmt.Fprintf(c, "no column\nA\tB\nlong one\tx\t\n")
+	require.NoError(t, c.Flush())
+	require.Equal(t, "ID    NAME      STATE\nrain  春雨红包  open\nsnow  e\u0301te       closed\nno column\nA         B\nlong one  x\n",
+		out.String())
+}
+
+// Colours come only from the program, and only on a terminal that wants them. Text from the stores can't bring its own.
+func TestColumnsColours(t *testing.T) {
+	t.Parallel()
+	for colour, want := range map[bool]string{
+		true:  "\x1b[31mdead\x1b[0m  \\x1b[32mann\n\x1b[32mok\x1b[0m    7\n",
+		false: "dead  \\x1b[32mann\nok    7\n",
+	} {
+		var out bytes.Buffer
+		c := newColumns(plain{w: &out, colour: colour})
+		fmt.Fprintf(c, "%s\t%s\n%s\t%d\n", styled(bad, "dead"), "\x1b[32mann", styled(good, "ok"), 7)
+		require.NoError(t, c.Flush())
+		require.Equal(t, want, out.String())
+	}
+}
+
+// Tables show a state in the colour of its meaning.
+func TestTablesHaveColours(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	require.NoError(t, writeSinks(plain{w: &out, colour: true}, []deliveries.SinkStatus{{Sink: "kafka", State: deliveries.SinkDown},
+		{Sink: "balance", State: deliveries.SinkWorking}}))
+	require.Contains(t, out.String(), "\x1b[31mdown\x1b[0m")
+	require.Contains(t, out.String(), "\x1b[32mworking\x1b[0m")
+	out.Reset()
+	require.NoError(t, writeCampaigns(plain{w: &out, colour: true}, []campaigns.ListedCampaign{{ID: "rain", Status: "frozen"}}))
+	require.Contains(t, out.String(), "\x1b[31mfrozen\x1b[0m")
+	require.Equal(t, []style{good, warn, bad}, []style{levelStyle(app.LevelOK), levelStyle(app.LevelWarning),
+		levelStyle(app.LevelProblem)})
+}
+
+func TestWantsColour(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		terminal, want bool
+		env            map[string]string
+	}{
+		{true, true, nil},
+		{false, false, nil},
+		{true, false, map[string]string{"NO_COLOR": "1"}},
+		{true, false, map[string]string{"CLICOLOR": "0"}},
+		{true, false, map[string]string{"TERM": "dumb"}},
+		{false, false, map[string]string{"CLICOLOR": "1"}},
+	} {
+		require.Equal(t, c.want, wantsColour(c.terminal, func(name string) string { return c.env[name] }), c.env)
+	}
+}
+
+func TestCutLine(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "abc", cutLine("abc", 3))
+	require.Equal(t, "ab…", cutLine("abcd", 3))
+	require.Equal(t, "春…", cutLine("春雨红包", 4))
+	require.Equal(t, "\x1b[31m春\x1b[0m…", cutLine("\x1b[31m春雨红包\x1b[0m", 4))
+}

@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+func TestShowACampaignToPeople(t *testing.T) {
+	t.Parallel()
+	c := shownRain()
+	c.Hash, c.Spec.Kind, c.Spec.Durability, c.Spec.Sponsor = "6a66", hongbao.KindRedPacket, hongbao.DurabilityFast, "acme"
+	c.Spec.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerDay, Max: 2}}
+	c.Spec.Codes = &hongbao.Codes{Pattern: "RAIN-#"}
+	c.Ledger.Codes = 49_000
+	c.Redis.State, c.Redis.Pause = store.StatePaused, &store.Pause{By: "ann", Why: "closed", At: noon.Add(time.Minute)}
+	c.Redis.Places = []store.PlaceStatus{{State: store.StatePaused, Shard: 3, Counts: store.Counts{Loaded: 50_000, Granted: 12_034,
+		Left: 37_966}}}
+	c.TopUps = []campaigns.TopUp{{ID: "more", Packets: 1_000, Total: 100_000, Currency: "CNY", By: "bob", Why: "demand", Hash: "77aa"}}
+	text := func() string {
+		var out bytes.Buffer
+		require.NoError(t, writeShown(plain{w: &out}, c, noon))
+		return out.String()
+	}
+	require.Equal(t, `rain     paused  春雨红包
+paused   by ann at 2026-02-17 20:01:00 (Asia/Shanghai, 12:01:00 UTC): closed
+window   2026-02-17 20:00:00 to 2026-02-17 21:00:00 (Asia/Shanghai)
+UTC      2026-02-17 12:00:00 to 2026-02-17 13:00:00
+kind     red packet, durability fast, by acme
+limit    2 by user, per day
+packets  12,034 of 50,000 granted, 37,966 left
+shard 3  12,034 of 50,000 granted, 37,966 left, paused
+money    funded 500,000.00 CNY, paid 1,234.56 CNY, refunded 0.00 CNY
+codes    49,000 of 50,000 stored
+hash     6a66
+top-up   more: 1,000 packets, 1,000.00 CNY, by bob: demand
+         hash 77aa
+`, text())
+	c.Redis = nil
+	require.Contains(t, text(), "rain     not loaded  春雨红包\n")
+	require.Contains(t, text(), "packets  50,000, not in Redis\n")
+}
+
+// `hongbao tail` prints lines for people on a terminal, and JSON elsewhere and with --json.
+func TestTailForPeople(t *testing.T) {
+	t.Parallel()
+	line := tailLine(&deliveries.Tailed{Event: "0-3", Campaign: "rain", Packet: 17, User: "u1", Amount: 123_456, Currency: "CNY",
+		Time: noon.Add(123 * time.Millisecond), Code: "SECRET"})
+	require.Equal(t, "2026-02-17T12:00:00.123Z  rain  u1  1,234.56 CNY  packet 17  event 0-3", line)
+	d := setup(t, options{kafka: true})
+	d.campaign("rain", 10, 1_000)
+	d.ok("grab", "rain", "u1")
+	w := d.start("work")
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	require.Regexp(t, `^\{"partition":.*"user":"u1".*\}\n$`, d.ok("tail"))
+	self, err := os.Executable()
+	require.NoError(t, err)
+	onTerminal := func(command string) string {
+		p := launch(t, t.TempDir(), d.env, exec.Command("script", "-qec", self+" "+command+" 2>/dev/null", "/dev/null"))
+		r := p.wait(time.Minute)
+		require.Zero(t, r.code, r.out)
+		return strings.ReplaceAll(r.out, "\r", "")
+	}
+	require.Regexp(t, `^20\S+Z  rain  u1  \d\.\d\d CNY  packet 1  event 0-1\n$`, onTerminal("tail"))
+	require.Regexp(t, `^\{"partition":.*"user":"u1".*\}\n$`, onTerminal("tail --json"))
+}

@@ -1,0 +1,67 @@
+//go:build web
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/dev/crowd"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// The page of a campaign follows a rain of thousands of grabs a second and the audit after it, without a reload. With
+// -shots the rain is longer: it is the picture in README.
+func TestConsoleInARain(t *testing.T) {
+	d := setup(t, options{kafka: true, postgres: true})
+	rate, seconds := 2_000, 10
+	if *updateShots {
+		rate, seconds = 3_000, 40
+	}
+	packets := rate * seconds * 3 / 5
+	all := fmt.Sprint(packets/1000, ",000") // as the page writes it
+	key, control := d.key("treasurer"), testkit.FreeAddr(t)
+	g := d.serve("--serve.control_listen=" + control)
+	d.ok("campaign", "create", spec(t, "spring-rain", int64(packets), int64(packets)*100, "max: "+fmt.Sprint(packets*100), "max: 500"))
+	d.ok("campaign", "load", "spring-rain")
+	b := newBrowser(t, "http://"+control)
+	b.logIn(key)
+	b.open("/campaigns/spring-rain")
+	b.sees("#status", "Live")
+	w := d.start("work")
+
+	grabs := make([]*http.Request, rate*seconds)
+	for i := range grabs {
+		grabs[i] = g.request(http.MethodPost, "/v1/campaigns/spring-rain/grabs", "k1", fmt.Sprint("user-", i),
+			fmt.Sprintf(`{"request_id":"r%d"}`, i))
+	}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+	defer client.CloseIdleConnections()
+	_, err := crowd.Load{Callers: 64, Calls: len(grabs), Rate: rate}.Run(t.Context(), func(_ context.Context, _, i int) error {
+		res, err := client.Do(grabs[i])
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			return fmt.Errorf("grab %d: status %s", i, res.Status)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	b.sees("#granted", all) // without a reload
+	d.quiet()
+	b.sees("#live", all+" grants")
+	d.ok("audit")
+	b.sees("#live", "agreed")
+	b.seesOnly("#status", "Live")
+	w.Kill()
+	b.do(send(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 1280, Height: 1040,
+		DeviceScaleFactor: 1}))
+	b.picture("rain", widths[0])
+}
