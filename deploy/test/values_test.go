@@ -46,6 +46,9 @@ func TestChartRefuses(t *testing.T) {
 		"name of a sink":      {"work: {sinks: {my-mail: {}}}", "my-mail"},
 		"webhook without worker": {"config: {deployment: {sinks: [balance, kafka, crm]}, webhook: {crm: {url: 'https://crm'}}}",
 			"config.deployment.sinks has crm, which no Deployment works for"},
+		"own sink without image": {"config: {deployment: {sinks: [balance, points]}, own: {points: {program: points}}}\n" +
+			"work: {sinks: {kafka: {enabled: false}, points: {enabled: true}}}", "config.own.points: work.sinks.points.image must name the image"},
+		"own image without a tag":    {"work: {sinks: {kafka: {image: {repository: r}}}}", "image"},
 		"not a digest":               {"image: {digest: latest}", "digest"},
 		"hpa at zero":                {"work: {autoscaling: {kind: hpa, minReplicas: 0}}", "at least one worker"},
 		"keda without serve":         {"serve: {enabled: false}\n" + zero, "no process reports that grants wait"},
@@ -121,6 +124,28 @@ work: {sinks: {crm: {enabled: true, replicas: 3, secrets: {HONGBAO_WEBHOOK_CRM_S
 		has := slices.ContainsFunc(pod.Spec.Containers[0].Env, func(e corev1.EnvVar) bool { return e.Name == secret })
 		require.Equal(t, name == "hongbao-work-crm", has, name)
 	}
+}
+
+// The workers of a sink of one's own run the image of its program, with the chart's arguments and the shared
+// configuration. Everything else runs Hongbao's image.
+func TestOwnSink(t *testing.T) {
+	t.Parallel()
+	r := newRendered(t, withValues(t, `
+image: {repository: registry.internal/hongbao, digest: "sha256:`+strings.Repeat("a", 64)+`"}
+config: {deployment: {sinks: [balance, points]}, own: {points: {program: points of team CRM}}}
+work: {sinks: {kafka: {enabled: false}, points: {enabled: true, image: {repository: registry.internal/points, tag: "7"}}}}
+`))
+	for name, pod := range r.pods {
+		c := pod.Spec.Containers[0]
+		if name != "hongbao-work-points" {
+			require.True(t, strings.HasPrefix(c.Image, "registry.internal/hongbao@sha256:"), "%s: %s", name, c.Image)
+			continue
+		}
+		require.Equal(t, "registry.internal/points:7", c.Image)
+		require.Equal(t, corev1.PullIfNotPresent, c.ImagePullPolicy)
+		require.Contains(t, c.Args, "--sink=points")
+	}
+	require.Contains(t, r.pods, "hongbao-work-points")
 }
 
 // The chart's checks and queries use the program's own defaults.

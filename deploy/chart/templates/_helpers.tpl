@@ -28,12 +28,13 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 {{- end -}}
 
+{{- /* Takes root and image. */ -}}
 {{- define "hongbao.image" -}}
-{{- with .Values.image -}}
+{{- with .image -}}
 {{- if .digest -}}
 {{ .repository }}@{{ .digest }}
 {{- else -}}
-{{ .repository }}:{{ default $.Chart.AppVersion .tag }}
+{{ .repository }}:{{ default $.root.Chart.AppVersion .tag }}
 {{- end -}}
 {{- end -}}
 {{- end -}}

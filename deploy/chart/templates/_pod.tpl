@@ -48,8 +48,9 @@ containers:
 {{- define "hongbao.container" -}}
 {{- $ := .root -}}
 name: {{ .part }}
-image: {{ include "hongbao.image" $ | quote }}
-imagePullPolicy: {{ $.Values.image.pullPolicy }}
+{{- $image := default $.Values.image .values.image }}
+image: {{ include "hongbao.image" (dict "root" $ "image" $image) | quote }}
+imagePullPolicy: {{ default $.Values.image.pullPolicy $image.pullPolicy }}
 args: {{- toYaml (concat .args (list "--log.format=json") (default list .values.extraArgs)) | nindent 2 }}
 env:
 {{- range include "hongbao.env" . | fromJson }}
