@@ -18,11 +18,36 @@ type Watchdog struct {
 }
 
 // How long virtual time may stand: in time of the processor, and in real time. On a busy machine a process may get no
-// processor for many seconds.
+// processor for many seconds. A virtual machine that was stopped for a while charges that time to the process which ran,
+// all at once. So time stands only if the Watchdog has looked standingLooks times meanwhile.
 const (
 	standingWorks = 5 * time.Second
 	standingWaits = time.Minute
+	standingLooks = 5
 )
+
+// look is what the Watchdog sees, once a second: the beats so far, the real time, and the time of the processor.
+type look struct {
+	beats  int64
+	at     time.Time
+	worked time.Duration
+}
+
+// standing decides whether virtual time stands.
+type standing struct {
+	first look // the first one at which there were as many beats as now
+	looks int  // since then
+}
+
+// stands adds a look, and reports whether virtual time stands.
+func (s *standing) stands(now look) bool {
+	if now.beats != s.first.beats || now.beats == 0 {
+		s.first, s.looks = now, 0
+		return false
+	}
+	s.looks++
+	return s.looks >= standingLooks && (now.at.Sub(s.first.at) > standingWaits || now.worked-s.first.worked > standingWorks)
+}
 
 // Watch starts a Watchdog. Call it outside of a bubble. When time stands, it writes the stacks of all goroutines to w,
 // and calls fail.
@@ -31,28 +56,25 @@ func Watch(w io.Writer, fail func()) *Watchdog {
 	go func() {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
-		for last, since, worked := int64(-1), time.Now(), processor(); ; {
+		for s := (standing{}); ; {
 			select {
 			case <-d.stop:
 				return
 			case <-tick.C:
 			}
-			now := d.beats.Load()
-			if now != last || now == 0 {
-				last, since, worked = now, time.Now(), processor()
+			now := look{d.beats.Load(), time.Now(), processor()}
+			if !s.stands(now) {
 				continue
 			}
-			if time.Since(since) > standingWaits || processor()-worked > standingWorks {
-				fmt.Fprintf(w, "virtual time has stood for %s, of which this process worked %s; all stacks, three times:\n",
-					time.Since(since), processor()-worked)
-				buf := make([]byte, 64<<20)
-				for range 3 { // what runs forever is in each of them
-					fmt.Fprintf(w, "%s\n\n\n", buf[:runtime.Stack(buf, true)])
-					<-tick.C
-				}
-				fail()
-				return
+			fmt.Fprintf(w, "virtual time has stood for %s, of which this process worked %s; all stacks, three times:\n",
+				now.at.Sub(s.first.at), now.worked-s.first.worked)
+			buf := make([]byte, 64<<20)
+			for range 3 { // what runs forever is in each of them
+				fmt.Fprintf(w, "%s\n\n\n", buf[:runtime.Stack(buf, true)])
+				<-tick.C
 			}
+			fail()
+			return
 		}
 	}()
 	return d
