@@ -71,6 +71,8 @@ func TestOwnSink(t *testing.T) {
 	p := setupPoints(t)
 	p.campaign("rain", 100, 10_000)
 	require.Equal(t, 20, p.crowdOf("rain", 0, 20))
+	require.EqualValues(t, "no worker has started yet; its program (points of team CRM) starts one", p.status().Why)
+	require.Contains(t, p.run("status").err, "20 for sink points (workers: its program (points of team CRM))")
 	w := p.start("work") // all sinks that it can open: balance
 	w.says(`"sink":"balance"`)
 	own := p.points("work", "--sink=points")

@@ -12,6 +12,14 @@ import (
 // IsOwn reports whether a sink of deployment.sinks is one of the user's own.
 func (c *Config) IsOwn(sink string) bool { return c.has(sink) && c.Own[sink] != nil }
 
+// ProgramOf returns the knob own.*.program of a sink of the user's own, and "" for any other sink.
+func (c *Config) ProgramOf(sink string) string {
+	if !c.IsOwn(sink) {
+		return ""
+	}
+	return c.Own[sink].Program
+}
+
 // Opened returns the sinks of deployment.sinks that this program can open, in their order there.
 func (c *Config) Opened() []string {
 	return slices.DeleteFunc(slices.Clone(c.Deployment.Sinks), func(sink string) bool {

@@ -44,11 +44,10 @@ func (s *SinkStatus) judge(down *store.DownReport) {
 		s.become(SinkDown, "worker %s can't deliver on %s since %s (%s): %s", down.Worker, plural.Of(down.Shards, "shard"),
 			down.Since.UTC().Format(time.DateTime+" UTC"), down.Code, down.Error)
 	case len(s.Workers) == 0:
-		s.become(SinkNoWorker, "no worker has started yet; `hongbao work` starts one")
+		s.become(SinkNoWorker, "no worker has started yet; %s starts one", s.program())
 	case !slices.ContainsFunc(s.Workers, alive):
 		last := slices.MinFunc(s.Workers, func(a, b SinkWorker) int { return cmp.Compare(a.Seen, b.Seen) })
-		s.become(SinkNoWorker, "its last worker was seen %s ago; `hongbao work` starts one",
-			wholeSeconds(last.Seen))
+		s.become(SinkNoWorker, "its last worker was seen %s ago; %s starts one", wholeSeconds(last.Seen), s.program())
 	case oldest > behindAfter.Seconds() && len(s.Campaigns) > 0:
 		s.become(SinkBehind, "a grant has waited for %s: %s %s paused for this sink", wholeSeconds(oldest),
 			plural.Of(len(s.Campaigns), "campaign"), plural.Verb(len(s.Campaigns), "is", "are"))
@@ -58,6 +57,14 @@ func (s *SinkStatus) judge(down *store.DownReport) {
 	default:
 		s.State = SinkWorking
 	}
+}
+
+// program returns the program whose workers deliver to the sink.
+func (s *SinkStatus) program() string {
+	if s.Program == "" {
+		return "`hongbao work`"
+	}
+	return "its program (" + string(s.Program) + ")"
 }
 
 func (s *SinkStatus) become(state SinkState, why string, args ...any) {

@@ -31,9 +31,11 @@ type Status struct {
 
 // SinkStatus is the state of a sink.
 type SinkStatus struct {
-	Sink  string       `json:"sink" doc:"Name of the sink."`
-	State SinkState    `json:"state" enum:"unread,paused,down,no_worker,behind,working" doc:"State of the sink: the first of these states that applies."`
-	Why   answers.Text `json:"why" nullable:"true" doc:"Why the sink is in this state, as text; null for the state 'working'."`
+	Sink string `json:"sink" doc:"Name of the sink."`
+	// Program is the knob own.*.program of a sink of the user's own.
+	Program answers.Text `json:"program,omitempty" doc:"For a sink of your own: the program that delivers to it, and who runs it. Absent for other sinks."`
+	State   SinkState    `json:"state" enum:"unread,paused,down,no_worker,behind,working" doc:"State of the sink: the first of these states that applies."`
+	Why     answers.Text `json:"why" nullable:"true" doc:"Why the sink is in this state, as text; null for the state 'working'."`
 	// Waiting is how many grants and closes the sink has not finished. Oldest is how long the oldest of them has waited;
 	// nil if there are none.
 	Waiting int64    `json:"waiting" doc:"Number of grants and closes that the sink has not finished."`
@@ -142,7 +144,7 @@ func (a Deliveries) down(ctx context.Context, sinks [][]standing) map[string]*st
 
 // SinkStatus adds up the state of a sink on the shards. It does not set State and Why, see judge.
 func (a Deliveries) sinkStatus(sink string, on []standing) SinkStatus {
-	s := SinkStatus{Sink: sink, Shards: []ShardStatus{}, Unread: []UnreadShard{}, Workers: []SinkWorker{},
+	s := SinkStatus{Sink: sink, Program: answers.Text(a.app.Config.ProgramOf(sink)), Shards: []ShardStatus{}, Unread: []UnreadShard{}, Workers: []SinkWorker{},
 		Campaigns: []PausedCampaign{}}
 	workers := map[string]store.Worker{}
 	for i := range on {
@@ -216,14 +218,14 @@ func (s *Status) Deserted() error {
 	for i := range s.Sinks {
 		x := &s.Sinks[i]
 		if x.Waiting > 0 && !slices.ContainsFunc(x.Workers, func(w SinkWorker) bool { return w.Alive }) {
-			sinks = append(sinks, fmt.Sprintf("%d for sink %s", x.Waiting, x.Sink))
+			sinks = append(sinks, fmt.Sprintf("%d for sink %s (workers: %s)", x.Waiting, x.Sink, x.program()))
 		}
 	}
 	if len(sinks) == 0 {
 		return nil
 	}
-	return app.NeedsAttention("grants wait, %s, and no worker is alive: start `hongbao work`, unless Redis was down until just "+
-		"now; then running workers go on within seconds", strings.Join(sinks, ", "))
+	return app.NeedsAttention("grants wait, %s, and no worker is alive: start one, unless Redis was down until just now; then "+
+		"running workers go on within seconds", strings.Join(sinks, ", "))
 }
 
 // AddUnrefunded adds to a status the campaigns whose refund is late. If the ledger does not answer, it adds nothing.
