@@ -1,4 +1,4 @@
-// Command hongbao is all of Hongbao in one binary. It plans, loads and ends campaigns, and grabs packets. It delivers
+// Package cli is the program hongbao: all of Hongbao in one binary. It plans, loads and ends campaigns, and grabs packets. It delivers
 // grants to the ledger and to Kafka, repeats deliveries, and audits everything. `hongbao demo` shows it without any
 // server.
 //

@@ -34,7 +34,7 @@ func replayCmd() *cobra.Command {
 			"                     ledger lacks, as after a backup was restored; it reads all receipts\n" +
 			"  --to kafka         the topic gets what its sink has not finished; with --missing it gets what its sink has\n" +
 			"                     finished and the topic does not have\n" +
-			"  --to WEBHOOK       a webhook gets all of it, with the same ids as before\n" +
+			"  --to SINK          a webhook, or a sink of your own, gets all of it, with the same ids as before\n" +
 			"  --to topic:OTHER   another topic, with as many partitions, gets all of it\n\n" +
 			"Begin with --dry-run: it counts and writes nothing.",
 		Example: "  hongbao replay for-audit --to topic:grants-copy --campaign spring-rain --dry-run\n" +

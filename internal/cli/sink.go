@@ -16,9 +16,10 @@ import (
 
 func sinkCmd() *cobra.Command {
 	return family("sink", "Pause, resume or limit a sink, and show the status of all sinks",
-		"A sink is the destination of grants: balance (the ledger, or a remote balance system) or kafka (the\n"+
-			"topic). A pause reaches all workers of the deployment within a second. Grabs continue, and their\n"+
-			"grants wait in Redis. pause, resume and limit also accept the consumer group of a program of yours.",
+		"A sink is the destination of grants: balance (the ledger, or a remote balance system), kafka (the\n"+
+			"topic), a webhook, or a sink of your own. A pause reaches all workers of the deployment within a\n"+
+			"second. Grabs continue, and their grants wait in Redis. pause, resume and limit also accept a consumer\n"+
+			"group that deployment.sinks does not name.",
 		sinkListCmd(), sinkPauseCmd(), sinkResumeCmd(), sinkLimitCmd())
 }
 
@@ -97,7 +98,8 @@ func sinkPauseCmd() *cobra.Command {
 	cmd.Use, cmd.Short = "pause SINK", "Stop the deliveries of all workers to a sink, until it is resumed"
 	cmd.Long = "Each worker stops within a second. It finishes the call to the sink that has begun, returns its other\n" +
 		"grants to the group, and counts no attempt. Replays and requeued letters are a person's own work and are\n" +
-		"delivered. When producer.max_backlog events wait, grabs are busy; for a webhook only with blocks_grabs."
+		"delivered. When producer.max_backlog events wait, grabs are busy; for a webhook or\n" +
+		"a sink of your own only with blocks_grabs."
 	cmd.Example = "  hongbao sink pause balance --by ann --why \"the bank is closed until 02:00\""
 	return cmd
 }
