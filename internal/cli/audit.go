@@ -14,6 +14,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/ops"
@@ -65,7 +66,9 @@ func runAudit(cmd *cobra.Command, o ops.Operations, in ops.Audit) error {
 	if report == nil {
 		return err
 	}
-	err = errors.Join(printAnswer(cmd, report, report.Write), err)
+	err = errors.Join(printAnswer(cmd, report, func(w io.Writer) error {
+		return report.WriteWithin(w, terminalWidth(cmd.OutOrStdout()))
+	}), err)
 	if err == nil && report.Verdict != audit.Agrees {
 		err = app.NeedsAttention("the audit found differences")
 	}
@@ -110,8 +113,8 @@ func lastAuditCmd() *cobra.Command {
 }
 
 func writeLastAudit(w io.Writer, last *books.LastAudit) error {
-	_, err := fmt.Fprintf(w, "Redis, ledger and topic: %s. Last audit: %s, differences: %d.\n", last.Verdict,
-		last.Started.UTC().Format(time.RFC3339), *last.Differences)
+	_, err := fmt.Fprintf(w, "Redis, ledger and topic: %s. Last audit: %s, differences: %s.\n", last.Verdict,
+		last.Started.UTC().Format(time.RFC3339), money.Count(*last.Differences))
 	return err
 }
 

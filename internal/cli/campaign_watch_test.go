@@ -37,7 +37,7 @@ func TestCampaignOnTheScreen(t *testing.T) {
 	before := watchedCampaign{Time: noon, Granted: 10_074}
 	w := watchCampaign(shownRain(), sinks, &before, noon.Add(2*time.Second))
 	var out bytes.Buffer
-	require.NoError(t, w.screen(plain{&out, true}))
+	require.NoError(t, w.screen(plain{w: &out, colour: true}))
 	require.Equal(t, "rain    \x1b[32mopen\x1b[0m  春雨红包\n"+
 		"window  2026-02-17 20:00:00 to 2026-02-17 21:00:00 (Asia/Shanghai)\n"+
 		"UTC     2026-02-17 12:00:00 to 2026-02-17 13:00:00\n\n"+

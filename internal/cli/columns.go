@@ -52,8 +52,22 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// terminalWidth returns the places of a line of a terminal, or 0 if the writer is no terminal.
+func terminalWidth(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	places, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return places
+}
+
 // columns aligns cells, which end with a tab or a newline. Unlike text/tabwriter it counts the places that a terminal
-// needs for a character. A line without a tab ends a table.
+// needs for a character. A line without a tab ends a table. A table that is wider than the terminal becomes several
+// tables, each of which begins with the first column.
 type columns struct {
 	to   io.Writer
 	text bytes.Buffer
@@ -75,19 +89,81 @@ func (c *columns) Flush() error {
 	for line := range strings.SplitSeq(strings.TrimSuffix(c.text.String(), "\n"), "\n") {
 		cells := strings.Split(line, "\t")
 		if len(cells) == 1 {
-			align(&text, table, out.colour)
+			alignWithin(&text, table, out.colour, out.width)
 			table = nil
 		}
 		table = append(table, cells)
 		if len(cells) == 1 {
-			align(&text, table, out.colour)
+			alignWithin(&text, table, out.colour, out.width)
 			table = nil
 		}
 	}
-	align(&text, table, out.colour)
+	alignWithin(&text, table, out.colour, out.width)
 	c.text.Reset()
 	_, err := io.WriteString(out.w, text.String())
 	return err
+}
+
+// longText is the least width of a last column that holds sentences. They may wrap, so they do not make a table wide.
+const longText = 20
+
+// alignWithin writes one table, as several tables if it does not fit into the width. A width of 0 has no limit.
+func alignWithin(out *strings.Builder, table [][]string, colour bool, width int) {
+	groups := [][2]int{}
+	if width > 0 && len(table) > 1 {
+		groups = split(columnWidths(table), width)
+	}
+	if len(groups) < 2 {
+		align(out, table, colour)
+		return
+	}
+	for i, g := range groups {
+		if i > 0 {
+			out.WriteByte('\n')
+		}
+		part := make([][]string, 0, len(table))
+		for _, row := range table {
+			first, last := min(g[0], len(row)), min(g[1], len(row))
+			part = append(part, append(row[:1:1], row[first:last]...))
+		}
+		align(out, part, colour)
+	}
+}
+
+// columnWidths returns the width of each column, of the last one too.
+func columnWidths(table [][]string) (widths []int) {
+	for _, row := range table {
+		for i, cell := range row {
+			text, _ := splitCell(cell)
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], places(text))
+		}
+	}
+	return widths
+}
+
+// split returns the columns, from the second one on, that fit into a line beside the first one. The result has one
+// group if the table fits.
+func split(widths []int, width int) (groups [][2]int) {
+	sum := 0
+	for i, w := range widths {
+		if i < len(widths)-1 || w < longText {
+			sum += w + 2
+		}
+	}
+	if sum-2 <= width || len(widths) < 3 {
+		return [][2]int{{1, len(widths)}}
+	}
+	from, used := 1, widths[0]
+	for i := 1; i < len(widths); i++ {
+		if used += 2 + widths[i]; used > width && i > from {
+			groups = append(groups, [2]int{from, i})
+			from, used = i, widths[0]+2+widths[i]
+		}
+	}
+	return append(groups, [2]int{from, len(widths)})
 }
 
 // align writes one table.

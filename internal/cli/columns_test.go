@@ -3,7 +3,9 @@ package cli
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -77,4 +79,50 @@ func TestCutLine(t *testing.T) {
 	require.Equal(t, "ab…", cutLine("abcd", 3))
 	require.Equal(t, "春…", cutLine("春雨红包", 4))
 	require.Equal(t, "\x1b[31m春\x1b[0m…", cutLine("\x1b[31m春雨红包\x1b[0m", 4))
+}
+
+// A table that is wider than the terminal becomes several tables, which begin with its first column. In a pipe it stays one.
+// A long text in the last column may wrap.
+func TestColumnsFitATerminal(t *testing.T) {
+	t.Parallel()
+	text := func(width int, lines string) string {
+		var out bytes.Buffer
+		c := newColumns(plain{w: &out, width: width})
+		fmt.Fprint(c, lines)
+		require.NoError(t, c.Flush())
+		return out.String()
+	}
+	const table = "ID\tNAME\tPACKETS\tTO\nrain\t春雨\t1,000\tnoon\nsnow\t\t2\t\n"
+	require.Equal(t, "ID    NAME  PACKETS  TO\nrain  春雨  1,000    noon\nsnow        2\n", text(0, table))
+	require.Equal(t, text(0, table), text(25, table))
+	require.Equal(t, "ID    NAME  PACKETS\nrain  春雨  1,000\nsnow        2\n\nID    TO\nrain  noon\nsnow\n", text(24, table))
+	require.Equal(t, "ID    NAME\nrain  春雨\nsnow\n\nID    PACKETS\nrain  1,000\nsnow  2\n\nID    TO\nrain  noon\nsnow\n", text(1, table))
+	const reasons = "ID\tBY\tWHY\nrain\tann\tthe bank is closed until two in the morning\n"
+	require.Equal(t, text(0, reasons), text(20, reasons))
+}
+
+// The list of campaigns fits a terminal of 80 columns.
+func TestCampaignListFitsATerminal(t *testing.T) {
+	t.Parallel()
+	list := []campaigns.ListedCampaign{{ID: "spring-rain", Name: "春雨红包", Kind: "red_packet", Packets: 50_000, Funded: 50_000_000,
+		Granted: 49_000_000, Currency: "CNY", Status: "open", From: noon, To: noon.Add(time.Hour), TimeZone: "Asia/Shanghai"}}
+	for width, tables := range map[int]int{0: 1, 80: 3, 200: 1} {
+		var out bytes.Buffer
+		require.NoError(t, writeCampaigns(plain{w: &out, width: width}, list))
+		require.Equal(t, tables, strings.Count(out.String(), "spring-rain"), out.String())
+		for line := range strings.SplitSeq(out.String(), "\n") {
+			require.True(t, width == 0 || places(line) <= width, line)
+		}
+	}
+}
+
+// Counts of the status have separators. A seq has none, because names of events have none.
+func TestStatusSeparatesThousands(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	require.NoError(t, writeStatus(plain{w: &out}, &deliveries.Status{Sinks: []deliveries.SinkStatus{{Sink: "kafka",
+		Shards:  []deliveries.ShardStatus{{Shard: 3, Seq: 1_234_567, Waiting: 12_345, Parked: 1_000, Dead: 2_000}},
+		Workers: []deliveries.SinkWorker{{Worker: "w", Alive: true, Holds: 4_000}}}}}))
+	require.Contains(t, out.String(), "kafka  3      1234567  12,345   0s     1,000   2,000\n")
+	require.Contains(t, out.String(), "kafka  w       0s ago  4,000\n")
 }

@@ -1,9 +1,9 @@
-// Package cli is the program hongbao: all of Hongbao in one binary. It plans, loads and ends campaigns, and grabs packets. It delivers
-// grants to the ledger and to Kafka, repeats deliveries, and audits everything. `hongbao demo` shows it without any
-// server.
+// Package cli is the program hongbao: all of Hongbao in one binary. It plans, loads and ends campaigns, and grabs
+// packets. It delivers grants to the ledger and to Kafka, repeats deliveries, and audits everything. `hongbao demo`
+// shows it without any server.
 //
-// Each subcommand has one file; root.go lists them. A subcommand reads its flags, calls a method of internal/app, and
-// prints the result. internal/app joins the stages and contains every rule about money.
+// Each subcommand has one file; root.go lists them. A subcommand reads its flags, calls an operation of internal/ops,
+// and prints the result.
 //
 // Every subcommand follows these rules:
 //

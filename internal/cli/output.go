@@ -26,7 +26,7 @@ func printAnswer(cmd *cobra.Command, answer any, write func(w io.Writer) error) 
 		return wrap("print the answer", answers.Write(cmd.OutOrStdout(), answer, ""))
 	}
 	out := cmd.OutOrStdout()
-	return wrap("print the answer", write(plain{out, wantsColour(isTerminal(out), os.Getenv)}))
+	return wrap("print the answer", write(plain{out, wantsColour(isTerminal(out), os.Getenv), terminalWidth(out)}))
 }
 
 // printJSON prints indented JSON.
@@ -47,6 +47,8 @@ type plain struct {
 	w io.Writer
 	// colour says that columns may show their styles as colours.
 	colour bool
+	// width is the most places of a table's line; 0 means no limit.
+	width int
 }
 
 // Write implements io.Writer.

@@ -76,3 +76,24 @@ func TestTailForPeople(t *testing.T) {
 	require.Regexp(t, `^20\S+Z  rain  u1  \d\.\d\d CNY  packet 1  event 0-1\n$`, onTerminal("tail"))
 	require.Regexp(t, `^\{"partition":.*"user":"u1".*\}\n$`, onTerminal("tail --json"))
 }
+
+// On a terminal of 80 columns the tables of `campaign list` and `audit` do not wrap. In a pipe each stays one table.
+func TestTablesOnANarrowTerminal(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("spring-rain-of-2026", 10_000, 100_000_000)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for _, command := range []string{"campaign list", "audit"} {
+		p := launch(t, t.TempDir(), append([]string{"TERM=xterm", "NO_COLOR=1"}, d.env...), exec.Command("script", "-qec",
+			"stty cols 80 rows 24; exec "+self+" "+command+" 2>/dev/null", "/dev/null"))
+		r := p.wait(time.Minute)
+		require.Zero(t, r.code, r.out)
+		require.Contains(t, r.out, "10,000")
+		require.Greater(t, strings.Count(r.out, "spring-rain-of-2026"), 1, r.out)
+		for line := range strings.SplitSeq(strings.ReplaceAll(r.out, "\r", ""), "\n") {
+			require.LessOrEqual(t, places(line), 80, line)
+		}
+		require.Equal(t, 1, strings.Count(d.ok(strings.Fields(command)...), "spring-rain-of-2026"))
+	}
+}

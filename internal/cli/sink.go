@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
@@ -52,8 +53,8 @@ func writeSinks(w io.Writer, sinks []deliveries.SinkStatus) error {
 				alive++
 			}
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%d\t%d\t%d\n", s.Sink, styled(sinkStyle(s.State), string(s.State)), s.Waiting, seconds(s.Oldest), s.Pending,
-			s.Parked, s.Dead, alive)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", s.Sink, styled(sinkStyle(s.State), string(s.State)), money.Count(s.Waiting),
+			seconds(s.Oldest), money.Count(s.Pending), money.Count(s.Parked), money.Count(s.Dead), alive)
 	}
 	writePauses(t, sinks)
 	return t.Flush()

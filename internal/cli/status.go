@@ -90,8 +90,8 @@ func writeStatus(w io.Writer, s *deliveries.Status) error {
 	fmt.Fprintln(t, "SINK\tSHARD\tSEQ\tWAITING\tSINCE\tPARKED\tDEAD")
 	for i := range s.Sinks {
 		for _, x := range s.Sinks[i].Shards {
-			fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%s\t%s\n", s.Sinks[i].Sink, x.Shard, x.Seq, x.Waiting, seconds(x.Oldest),
-				styledIf(x.Parked > 0, warn, fmt.Sprint(x.Parked)), styledIf(x.Dead > 0, bad, fmt.Sprint(x.Dead)))
+			fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%s\t%s\t%s\n", s.Sinks[i].Sink, x.Shard, x.Seq, money.Count(x.Waiting), seconds(x.Oldest),
+				styledIf(x.Parked > 0, warn, money.Count(x.Parked)), styledIf(x.Dead > 0, bad, money.Count(x.Dead)))
 		}
 	}
 	for _, u := range s.Unrecorded {
@@ -114,7 +114,7 @@ func writeStatus(w io.Writer, s *deliveries.Status) error {
 			case !x.Alive:
 				note = styled(faint, "not alive, and holds nothing")
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s ago\t%d\t%s\n", s.Sinks[i].Sink, x.Worker, seconds(&x.Seen), x.Holds, note)
+			fmt.Fprintf(t, "%s\t%s\t%s ago\t%s\t%s\n", s.Sinks[i].Sink, x.Worker, seconds(&x.Seen), money.Count(x.Holds), note)
 		}
 	}
 	return t.Flush()

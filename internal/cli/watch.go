@@ -144,7 +144,7 @@ func (w *watcher) print(r reading, line string) error {
 // draw replaces what is on the terminal.
 func (w *watcher) draw(r reading, wrong string) error {
 	var text bytes.Buffer
-	to := plain{&text, w.colour}
+	to := plain{w: &text, colour: w.colour}
 	if err := r.screen(to); err != nil {
 		return err
 	}

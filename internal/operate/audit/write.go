@@ -17,7 +17,11 @@ import (
 
 // Write prints the report as text: the counts as a table, each listed difference in one line, and a remedy for each
 // kind. It escapes text from outside.
-func (r *Report) Write(w io.Writer) error {
+func (r *Report) Write(w io.Writer) error { return r.WriteWithin(w, 0) }
+
+// WriteWithin is like Write. If the table of counts is wider than the width, it writes one table for each part of it: Redis,
+// the ledger and the numbers of packets. A width of 0 has no limit.
+func (r *Report) WriteWithin(w io.Writer, width int) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Redis, ledger and topic: %s. Audit of %s, %.1f s.\n", r.Verdict, r.Started.UTC().Format(time.RFC3339),
 		r.Seconds)
@@ -36,28 +40,28 @@ func (r *Report) Write(w io.Writer) error {
 		fmt.Fprintf(&b, "Not compared: %s.\n", oneLine(what))
 	}
 	if n := r.Total.InFlight; n > 0 || !r.Quiet {
-		fmt.Fprintf(&b, "%s in flight, not judged (%d to the ledger, %d to the topic).\n", plural.Of(n, "grant"), r.Total.Unsettled,
-			r.Total.Unpublished)
+		fmt.Fprintf(&b, "%s in flight, not judged (%s to the ledger, %s to the topic).\n", grants(n),
+			money.Count(r.Total.Unsettled), money.Count(r.Total.Unpublished))
 	}
 	if r.Total.Newer > 0 {
 		fmt.Fprintf(&b, "%s made while the audit was reading, not judged; sums that were read later may include more of them.\n",
-			plural.Of(r.Total.Newer, "grant"))
+			grants(r.Total.Newer))
 	}
 	if r.Total.Expired > 0 {
-		fmt.Fprintf(&b, "%s expired from the topic, not judged there.\n", plural.Of(r.Total.Expired, "grant"))
+		fmt.Fprintf(&b, "%s expired from the topic, not judged there.\n", grants(r.Total.Expired))
 	}
 	if n := r.Total.NotOwed; n > 0 {
-		fmt.Fprintf(&b, "%s that a sink does not owe, not judged there: `hongbao status` shows since when it owes.\n",
-			plural.Of(n, "grant"))
+		fmt.Fprintf(&b, "%s that a sink does not owe, not judged there: `hongbao status` shows since when it owes.\n", grants(n))
 	}
 	if r.Total.Foreign+r.Total.OpenClaims > 0 {
-		fmt.Fprintf(&b, "%d foreign records in the topic, %d pushes in progress.\n", r.Total.Foreign, r.Total.OpenClaims)
+		fmt.Fprintf(&b, "%s foreign records in the topic, %s pushes in progress.\n", money.Count(r.Total.Foreign),
+			money.Count(r.Total.OpenClaims))
 	}
 	if n := r.Total.Withheld; n > 0 {
-		fmt.Fprintf(&b, "Withheld packets without a decision: %d, see `hongbao hole list`.\n", n)
+		fmt.Fprintf(&b, "Withheld packets without a decision: %s, see `hongbao hole list`.\n", money.Count(n))
 	}
 	b.WriteByte('\n')
-	r.table(&b)
+	b.WriteString(r.table(width))
 	r.differences(&b)
 	r.acknowledged(&b)
 	r.dropped(&b)
@@ -65,15 +69,27 @@ func (r *Report) Write(w io.Writer) error {
 	return err
 }
 
-func (r *Report) table(b *strings.Builder) {
-	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "campaign\tfunded\tgranted\tleft\t|\tsettled\trefunded\topen\t|\tpackets\tgranted\tleft\tsettled\tpublished\t")
+// grants returns a number of grants as text.
+func grants(n int64) string {
+	return money.Count(n) + strings.TrimPrefix(plural.Of(n, "grant"), strconv.FormatInt(n, 10))
+}
+
+// tableParts are the parts of a line of the table after its campaign: what Redis has, what the ledger has, and the numbers
+// of packets.
+var tableParts = [][2]int{{1, 4}, {4, 7}, {7, 12}}
+
+func (r *Report) table(width int) string {
+	lines := [][]string{{"campaign", "funded", "granted", "left", "settled", "refunded", "open", "packets", "granted", "left",
+		"settled", "published"}}
 	row := func(name, currency string, c *Counts) {
-		text := func(a hongbao.Amount) string { return oneLine(money.Text(a, currency)) }
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t|\t%s\t%s\t%s\t|\t%d\t%d\t%d\t%d\t%d\t\n", oneLine(name), text(c.Funded),
-			text(c.GrantedAmount),
-			text(c.LeftAmount), text(c.SettledAmount), text(c.Refunded), text(c.Open), c.Packets, c.Granted, c.Left, c.Settled,
-			c.Published)
+		line := []string{oneLine(name)}
+		for _, a := range []hongbao.Amount{c.Funded, c.GrantedAmount, c.LeftAmount, c.SettledAmount, c.Refunded, c.Open} {
+			line = append(line, oneLine(money.Text(a, currency)))
+		}
+		for _, n := range []int64{c.Packets, c.Granted, c.Left, c.Settled, c.Published} {
+			line = append(line, money.Count(n))
+		}
+		lines = append(lines, line)
 	}
 	totals := map[string]*Counts{} // by currency, because amounts of different currencies can't be added
 	for i := range r.Campaigns {
@@ -102,7 +118,37 @@ func (r *Report) table(b *strings.Builder) {
 	for _, currency := range slices.Sorted(maps.Keys(totals)) {
 		row("total", currency, totals[currency])
 	}
+	return layOut(lines, width)
+}
+
+// layOut aligns the lines to the right, as one table or, if it is wider than the width, as one for each part.
+func layOut(lines [][]string, width int) string {
+	all := align(lines, tableParts...)
+	if width == 0 || strings.IndexByte(all, '\n') <= width {
+		return all
+	}
+	tables := make([]string, len(tableParts))
+	for i, part := range tableParts {
+		tables[i] = align(lines, part)
+	}
+	return strings.Join(tables, "\n")
+}
+
+func align(lines [][]string, parts ...[2]int) string {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, line := range lines {
+		text := line[0] + "\t"
+		for i, part := range parts {
+			if i > 0 {
+				text += "|\t"
+			}
+			text += strings.Join(line[part[0]:part[1]], "\t") + "\t"
+		}
+		fmt.Fprintln(t, text)
+	}
 	_ = t.Flush() // a write to a strings.Builder never fails
+	return b.String()
 }
 
 func (r *Report) differences(b *strings.Builder) {
@@ -114,14 +160,14 @@ func (r *Report) differences(b *strings.Builder) {
 			continue
 		}
 		remedy := r.Remedies[k]
-		fmt.Fprintf(b, "\n%s: %d. It means: %s. What to do: %s.\n", k, n, remedy.Means, remedy.Do)
+		fmt.Fprintf(b, "\n%s: %s. It means: %s. What to do: %s.\n", k, money.Count(n), remedy.Means, remedy.Do)
 		named := int64(0)
 		for ; at < len(r.Differences) && r.Differences[at].Kind == k; at++ {
 			fmt.Fprintf(b, "  %s\n", r.Differences[at].String())
 			named++
 		}
 		if named < n {
-			fmt.Fprintf(b, "  and %d more\n", n-named)
+			fmt.Fprintf(b, "  and %s more\n", money.Count(n-named))
 		}
 	}
 }
@@ -130,8 +176,8 @@ func (r *Report) acknowledged(b *strings.Builder) {
 	if len(r.Acknowledged) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nAcknowledged by a person: %d. None is counted before the time in its line.\n",
-		len(r.Acknowledged))
+	fmt.Fprintf(b, "\nAcknowledged by a person: %s. None is counted before the time in its line.\n",
+		money.Count(int64(len(r.Acknowledged))))
 	for i := range r.Acknowledged {
 		fmt.Fprintf(b, "  %s\n", r.Acknowledged[i].String())
 	}
@@ -141,12 +187,12 @@ func (r *Report) dropped(b *strings.Builder) {
 	if r.Total.Dropped == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nNot delivered by a person's decision: %d. These are not differences.\n", r.Total.Dropped)
+	fmt.Fprintf(b, "\nNot delivered by a person's decision: %s. These are not differences.\n", money.Count(r.Total.Dropped))
 	for i := range r.Dropped {
 		fmt.Fprintf(b, "  %s\n", r.Dropped[i].String())
 	}
 	if n := r.Total.Dropped - int64(len(r.Dropped)); n > 0 {
-		fmt.Fprintf(b, "  and %d more\n", n)
+		fmt.Fprintf(b, "  and %s more\n", money.Count(n))
 	}
 }
 

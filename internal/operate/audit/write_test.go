@@ -55,3 +55,38 @@ func TestReportNamesACampaignThatIsBeingLoaded(t *testing.T) {
 	require.Contains(t, text.String(), "Campaign a is still being loaded: its stock is not compared with its plan yet.")
 	require.Contains(t, text.String(), "a (still loading)")
 }
+
+// Counts have separators. A table that is wider than the terminal becomes one table for each part, and no line of them is
+// too long.
+func TestReportFitsATerminal(t *testing.T) {
+	t.Parallel()
+	r := audit.Report{Quiet: true, Campaigns: []audit.CampaignReport{{Campaign: "spring-rain", Currency: "CNY", InRedis: true,
+		Counts: audit.Counts{Packets: 50_000, Granted: 49_000, Left: 1_000, Settled: 49_000, Published: 48_999, Funded: 50_000_000,
+			GrantedAmount: 49_000_000, LeftAmount: 1_000_000, SettledAmount: 49_000_000, Open: 1_000_000}}},
+		Total: audit.Counts{InFlight: 1_234, Unsettled: 0, Unpublished: 1_234}}
+	const wide = `     campaign          funded         granted           left  |         settled  refunded           open  |  packets  granted   left  settled  published
+  spring-rain  500,000.00 CNY  490,000.00 CNY  10,000.00 CNY  |  490,000.00 CNY  0.00 CNY  10,000.00 CNY  |   50,000   49,000  1,000   49,000     48,999
+        total  500,000.00 CNY  490,000.00 CNY  10,000.00 CNY  |  490,000.00 CNY  0.00 CNY  10,000.00 CNY  |   50,000   49,000  1,000   49,000     48,999
+`
+	text := func(width int) string {
+		var b strings.Builder
+		require.NoError(t, r.WriteWithin(&b, width))
+		return b.String()
+	}
+	require.Contains(t, text(0), "1,234 grants in flight, not judged (0 to the ledger, 1,234 to the topic).\n")
+	require.Contains(t, text(0), "\n"+wide)
+	require.Equal(t, text(0), text(200))
+	_, tables, _ := strings.Cut(text(80), "\n\n")
+	require.Equal(t, `     campaign          funded         granted           left
+  spring-rain  500,000.00 CNY  490,000.00 CNY  10,000.00 CNY
+        total  500,000.00 CNY  490,000.00 CNY  10,000.00 CNY
+
+     campaign         settled  refunded           open
+  spring-rain  490,000.00 CNY  0.00 CNY  10,000.00 CNY
+        total  490,000.00 CNY  0.00 CNY  10,000.00 CNY
+
+     campaign  packets  granted   left  settled  published
+  spring-rain   50,000   49,000  1,000   49,000     48,999
+        total   50,000   49,000  1,000   49,000     48,999
+`, tables)
+}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -108,8 +109,8 @@ func NotOwedText(list []NotOwed) (lines []string) {
 			n.Sink, n.First, n.Last, n.Shard, n.Removed.Format(time.RFC3339), n.Added.Format(time.RFC3339)))
 	}
 	for i, sink := range sinks {
-		sinks[i] = fmt.Sprintf("sink %s was added at %s: it does not owe the %d events before, on %d shards; --json has "+
-			"their seqs", sink, added[sink].Format(time.RFC3339), events[sink], shards[sink])
+		sinks[i] = fmt.Sprintf("sink %s was added at %s: it does not owe the %s events before, on %d shards; --json has "+
+			"their seqs", sink, added[sink].Format(time.RFC3339), money.Count(events[sink]), shards[sink])
 	}
 	return append(sinks, lines...)
 }
