@@ -24,6 +24,11 @@ func (a *App) Check(ctx context.Context) ([]string, error) {
 	for _, sink := range a.Config.WebhookSinks() {
 		checks = append(checks, serverCheck{"webhook " + sink, sink, func(context.Context) error { return a.checkWebhook(sink) }})
 	}
+	for _, sink := range a.Config.Opened() {
+		if a.Config.IsOwn(sink) {
+			checks = append(checks, serverCheck{"sink " + sink, sink, func(ctx context.Context) error { return a.checkOwn(ctx, sink) }})
+		}
+	}
 	right := []string{}
 	var errs []error
 	for _, c := range checks {

@@ -64,6 +64,15 @@ func (a *App) openOwn(ctx context.Context, sink string) (hongbao.Handler, error)
 	return h, nil
 }
 
+// checkOwn returns an error unless a worker could open a sink of the user's own.
+func (a *App) checkOwn(ctx context.Context, sink string) error {
+	h, err := a.openOwn(ctx, sink)
+	if err == nil {
+		sinks.Close(h)
+	}
+	return err
+}
+
 // after returns a handler that delivers what sink balance has finished, or else sink kafka. The sink of h can neither be
 // fenced nor read back, so it must not get a grant that Redis may lose.
 func (a *App) after(ctx context.Context, h hongbao.Handler) (hongbao.Handler, error) {

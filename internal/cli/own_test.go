@@ -86,6 +86,11 @@ func TestOwnSink(t *testing.T) {
 	p.ok("sink", "resume", "points", "--by", "ann", "--why", "they are counted")
 	p.booked(30)
 	own.stop(syscall.SIGTERM)
+	require.Contains(t, p.points("config", "check", "--connect").wait(time.Minute).out, "redis, ledger and sink points: as they must be\n")
+	p.env = append(p.env, "POINTS_FILE=")
+	r := p.points("config", "check", "--connect").wait(time.Minute)
+	require.Equal(t, 1, r.code)
+	require.Contains(t, r.err, "open sink points: POINTS_FILE is not set")
 
 	report := p.audit(0)
 	require.Empty(t, report.Differences)
