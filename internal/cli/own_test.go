@@ -133,6 +133,11 @@ func TestDeadLetterOfAnOwnSink(t *testing.T) {
 	require.Zero(t, r.code, r.out+r.err)
 	p.booked(2)
 	w.stop(syscall.SIGTERM)
+
+	p.buried("points")
+	require.EqualValues(t, 2, p.status().Dead)
+	p.ok("dead", "drop", "--sink", "points", "--expect", "2", "--by", "ann", "--why", "made by the test")
+	require.Zero(t, p.status().Dead)
 }
 
 // Without its program no worker can open a sink of the user's own.

@@ -41,7 +41,7 @@ func (s *SinkStatus) judge(down *store.DownReport) {
 	case s.Pause.Paused:
 		s.become(SinkPaused, "paused by %s: %s", s.Pause.By, s.Pause.Why)
 	case down != nil:
-		s.become(SinkDown, "worker %s can't deliver on %s since %s (%s): %s", down.Worker, plural.Of(down.Shards, "shard"),
+		s.become(SinkDown, "worker %s can't deliver on %s since %s (%s) and tries again within a minute: %s", down.Worker, plural.Of(down.Shards, "shard"),
 			down.Since.UTC().Format(time.DateTime+" UTC"), down.Code, down.Error)
 	case len(s.Workers) == 0:
 		s.become(SinkNoWorker, "no worker has started yet; %s starts one", s.program())

@@ -54,12 +54,12 @@ func TestSinkIsDownOnceAWorkerSaysSo(t *testing.T) {
 	} {
 		s.judge(down)
 		require.Equal(t, SinkDown, s.State)
-		require.EqualValues(t, "worker host-1 can't deliver on 2 shards since 2026-11-30 01:02:03 UTC (sink_down): dial tcp "+
+		require.EqualValues(t, "worker host-1 can't deliver on 2 shards since 2026-11-30 01:02:03 UTC (sink_down) and tries again within a minute: dial tcp "+
 			"10.0.0.1:3306: connection refused", s.Why)
 	}
 	one := SinkStatus{Shards: []ShardStatus{{}}}
 	one.judge(&store.DownReport{Worker: "host-1", Code: "sink_down", Since: down.Since, Shards: 1, Error: "refused"})
-	require.EqualValues(t, "worker host-1 can't deliver on 1 shard since 2026-11-30 01:02:03 UTC (sink_down): refused", one.Why)
+	require.EqualValues(t, "worker host-1 can't deliver on 1 shard since 2026-11-30 01:02:03 UTC (sink_down) and tries again within a minute: refused", one.Why)
 	s := SinkStatus{Shards: []ShardStatus{{}}, Pause: SinkPause{Paused: true, By: "ann", Why: "lunch"}}
 	s.judge(down)
 	require.Equal(t, SinkPaused, s.State)
