@@ -26,7 +26,7 @@ func devCmd() *cobra.Command {
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d.Program, d.Flags, d.Out = os.Args[0], cmd.Flags(), cmd.OutOrStdout()
-			d.In = terminal()
+			d.In, d.Handlers = terminal(), handlersOf(cmd)
 			if wantsJSON(cmd) {
 				d.Out = cmd.ErrOrStderr()
 			}

@@ -37,9 +37,17 @@ type devServer struct {
 // startDev starts `hongbao dev` and waits until it is ready.
 func startDev(t *testing.T, env []string, args ...string) *devServer {
 	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	return startDevOf(t, self, env, args...)
+}
+
+// startDevOf starts the command dev of a program.
+func startDevOf(t *testing.T, path string, env []string, args ...string) *devServer {
+	t.Helper()
 	d := &devServer{}
 	file := filepath.Join(t.TempDir(), "dev.env")
-	d.program = start(t, env, append([]string{"dev", "--listen", "127.0.0.1:0", "--env", file}, args...)...)
+	d.program = launch(t, t.TempDir(), env, exec.Command(path, append([]string{"dev", "--listen", "127.0.0.1:0", "--env", file}, args...)...))
 	testkit.EventuallyOK(t, time.Minute, func() error {
 		_, err := os.Stat(file)
 		return err

@@ -6,11 +6,19 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
 // ownSinks is the key under which a command's context has the functions that open the user's own sinks.
 type ownSinks struct{}
+
+// handlersOf returns the functions that open the user's own sinks.
+func handlersOf(cmd *cobra.Command) map[string]configs.OpenHandler {
+	own, _ := cmd.Context().Value(ownSinks{}).(map[string]configs.OpenHandler)
+	return own
+}
 
 // Main runs the program with the arguments of the process, and returns its exit code. own opens the user's own sinks, by
 // name.

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"database/sql"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -30,6 +31,12 @@ func setupPoints(t *testing.T) *pointed {
 	d := setup(t, options{uninitialized: true})
 	d.set("DEPLOYMENT_SINKS", "balance,points", "OWN_POINTS_PROGRAM", "points of team CRM")
 	d.ok("init")
+	return newPoints(t, d)
+}
+
+// newPoints builds the program with the sink.
+func newPoints(t *testing.T, d *deployment) *pointed {
+	t.Helper()
 	p := &pointed{deployment: d, path: filepath.Join(t.TempDir(), "points")}
 	out, err := exec.Command("go", "build", "-o", p.path, "../../examples/sink/points").CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -90,7 +97,8 @@ func TestOwnSink(t *testing.T) {
 	w.says(`"sink":"balance"`)
 	own := p.points("work", "--sink=points")
 	p.booked(20)
-	require.NotContains(t, w.Err.String(), `"sink":"points"`)
+	require.NotContains(t, w.Err.String(), `"working","sink":"points"`)
+	w.says("left out: only its own program delivers to this sink")
 
 	p.ok("sink", "pause", "points", "--by", "ann", "--why", "the points are counted")
 	require.Equal(t, 10, p.crowdOf("rain", 20, 10))
@@ -141,6 +149,21 @@ func TestDeadLetterOfAnOwnSink(t *testing.T) {
 	p.ok("dead", "drop", "--sink", "points", "--expect", "1", "--by", "ann", "--why", "somebody has it")
 	require.Zero(t, p.status().Dead)
 	w.stop(syscall.SIGTERM)
+}
+
+// The command dev of a program with a sink of the user's own delivers to it.
+func TestDevWithAnOwnSink(t *testing.T) {
+	t.Parallel()
+	tmp, _ := demoEnv(t)
+	p := newPoints(t, &deployment{t: t, env: []string{"TMPDIR=" + tmp, "PATH=" + os.Getenv("PATH")}})
+	d := startDevOf(t, p.path, p.env, "--crowd", "40")
+	testkit.Eventually(t, time.Minute, func() bool {
+		var has int
+		return p.db.QueryRow(`SELECT count(*) FROM booked`).Scan(&has) == nil && has > 20
+	}, "the sink books grants of the crowd")
+	require.Contains(t, runProgram(t, nil, "status", "--config", d.Config).out, "points")
+	d.end(syscall.SIGTERM)
+	nothingLeft(t, tmp, d.Cmd.Process.Pid)
 }
 
 // Without its program no worker can open a sink of the user's own.

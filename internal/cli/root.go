@@ -101,7 +101,7 @@ func load(cmd *cobra.Command) (*configs.Config, error) {
 	}
 	cfg, err := configs.Load(path, os.Environ(), cmd.Flags())
 	if err == nil {
-		cfg.Handlers, _ = cmd.Context().Value(ownSinks{}).(map[string]configs.OpenHandler)
+		cfg.Handlers = handlersOf(cmd)
 	}
 	return cfg, err
 }

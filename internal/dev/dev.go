@@ -19,6 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/group"
+	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/dev/faults"
 	"github.com/hongbao-project/hongbao/internal/dev/local"
 	"github.com/hongbao-project/hongbao/internal/front/serve"
@@ -45,6 +46,8 @@ type Dev struct {
 	Program string
 	// Flags may set configuration keys.
 	Flags *pflag.FlagSet
+	// Handlers open the sinks of the user's own that this program has.
+	Handlers map[string]configs.OpenHandler
 	// In, if not nil, is a terminal from which key presses cause faults.
 	In io.Reader
 	// Out gets the messages.
@@ -75,7 +78,8 @@ func (d *Dev) Run(ctx context.Context) (err error) {
 		defer func() { err = d.Demo.stopped(ctx, err) }()
 	}
 	d.say = local.SayTo(d.Out)
-	d.local, err = local.Open(ctx, &local.Options{DataDir: d.DataDir, Knobs: knobs, Flags: d.Flags, Env: env, Say: d.say})
+	d.local, err = local.Open(ctx, &local.Options{DataDir: d.DataDir, Knobs: knobs, Flags: d.Flags, Env: env, Say: d.say,
+		Handlers: d.Handlers})
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}

@@ -23,7 +23,8 @@ import (
 // Work runs the workers of the named sinks (of all that this program can open if none is named), the trimmer, the retirer and other
 // background parts, until ctx ends.
 func Work(ctx context.Context, cfg *configs.Config, sinks []string) (err error) {
-	if len(sinks) == 0 {
+	all := len(sinks) == 0
+	if all {
 		sinks = cfg.Opened()
 	}
 	if len(sinks) == 0 {
@@ -42,6 +43,11 @@ func Work(ctx context.Context, cfg *configs.Config, sinks []string) (err error) 
 	defer p.stop(ctx, &err)
 	if err := p.CheckSinks("--sink", sinks...); err != nil {
 		return err
+	}
+	for _, s := range cfg.Deployment.Sinks {
+		if all && !slices.Contains(sinks, s) {
+			p.Log().Info("left out: only its own program delivers to this sink", zap.String("sink", s), zap.String("program", cfg.ProgramOf(s)))
+		}
 	}
 	if err := p.trace(ctx, 0); err != nil {
 		return err

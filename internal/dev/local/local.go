@@ -34,6 +34,8 @@ type Options struct {
 	// workers get both.
 	Flags *pflag.FlagSet
 	Env   []string
+	// Handlers open the sinks of the user's own that this program has. They are sinks of the deployment, too.
+	Handlers map[string]configs.OpenHandler
 	// Say prints progress messages.
 	Say Say
 }
@@ -178,6 +180,13 @@ func (d *Deployment) configure(o *Options) error {
 		"publisher.request_timeout": "1s", "publisher.attempt_time": "2s", "publisher.max_claim_age": "2s",
 		"log.level": "error",
 	}
+	if len(o.Handlers) > 0 {
+		names := slices.Sorted(maps.Keys(o.Handlers))
+		set["deployment.sinks"] = strings.Join(append([]string{configs.SinkBalance, configs.SinkKafka}, names...), ",")
+		for _, name := range names {
+			set["own."+name+".program"] = "this program"
+		}
+	}
 	maps.Copy(set, o.Knobs)
 	if err := addFlags(set, o.Flags); err != nil {
 		return err
@@ -196,6 +205,7 @@ func (d *Deployment) configure(o *Options) error {
 	if d.Config, err = configs.Load(d.ConfigFile, o.Env, nil); err != nil {
 		return err
 	}
+	d.Config.Handlers = o.Handlers
 	return d.checkEnv()
 }
 
@@ -214,7 +224,7 @@ func addFlags(set map[string]string, flags *pflag.FlagSet) error {
 		}
 	})
 	if len(refused) > 0 {
-		return app.Usage("%s: this command starts servers of its own, and --listen names their address; leave it out", strings.Join(refused, ", "))
+		return app.Usage("%s: this command starts servers of its own and chooses the sinks, and --listen names its address; leave it out", strings.Join(refused, ", "))
 	}
 	return nil
 }
@@ -252,7 +262,7 @@ func (d *Deployment) checkEnv() error {
 	if len(found) == 0 {
 		return nil
 	}
-	return app.Usage("%s: this command starts servers of its own; unset it (unsafe.allow can be a flag)",
+	return app.Usage("%s: this command starts servers of its own and chooses the sinks; unset it (unsafe.allow can be a flag)",
 		strings.Join(found, ", "))
 }
 
