@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/sinks/remote"
 )
@@ -102,7 +102,7 @@ func (f *confirmFlags) check(cmd *cobra.Command, ids []string) error {
 		return app.Usage("--patience: give 0 or more")
 	}
 	for _, id := range ids {
-		sink, _, _, err := deadletter.ParseID(id)
+		sink, _, _, err := model.ParseLetterID(id)
 		if err != nil {
 			return app.Usage("%w", err)
 		}
@@ -155,7 +155,7 @@ func writeConfirmed(w io.Writer, c *deliveries.Confirmed, f *confirmFlags) error
 			return err
 		}
 	}
-	if c.Report == nil {
+	if c.LetterReport == nil {
 		return nil
 	}
 	if c.DryRun {

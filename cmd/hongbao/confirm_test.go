@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -236,6 +236,6 @@ func TestConfirmRefuses(t *testing.T) {
 	} {
 		d.refused(2, c.args, c.says)
 	}
-	require.Equal(t, []deadletter.Letter{letter}, decided[listed](t, d.ok("dead", "list", "--json")).Letters,
+	require.Equal(t, []model.Letter{letter}, decided[listed](t, d.ok("dead", "list", "--json")).Letters,
 		"it is as it was")
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/ops/payments"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -60,8 +60,8 @@ func (d *deployment) buried(sink string) {
 }
 
 type listed struct {
-	Letters []deadletter.Letter `json:"letters"`
-	Next    string              `json:"next"`
+	Letters []model.Letter `json:"letters"`
+	Next    string         `json:"next"`
 }
 
 // Dead letters are listed, shown, requeued and dropped, with the person and the reason (B51). The audit reports the
@@ -89,7 +89,7 @@ func TestDeadLetters(t *testing.T) {
 	v := &visitor{t, "http://" + control, d.key("viewer")}
 	trail := v.sees("/trail?campaign=rain&user=u0", "Dead letter "+first.ID+": ", "the account is closed")
 	require.NotContains(t, trail, "Finished", "nothing was delivered")
-	shown := decided[deadletter.Letter](t, d.ok("dead", "show", first.ID))
+	shown := decided[model.Letter](t, d.ok("dead", "show", first.ID))
 	require.Equal(t, first, shown)
 	require.Equal(t, "u0", shown.Grant.User)
 	require.Equal(t, int64(4), d.auditNow().Found[audit.DeadLetter])
@@ -118,7 +118,7 @@ func TestDeadLetters(t *testing.T) {
 	require.Contains(t, d.ok("dead", "drop", rest.Letters[0].ID, "--by", "bob", "--why", "paid by hand"),
 		"1 of 1 letter was dropped")
 	v.sees("/trail?campaign=rain&user="+rest.Letters[0].Grant.User, "Its dead letter was dropped by bob: paid by hand")
-	report := decided[deadletter.Report](t,
+	report := decided[model.LetterReport](t,
 		d.ok(append([]string{"dead", "requeue", "--sink", "balance", "--expect", "2", "--rate", "100", "--json"}, who...)...))
 	require.Equal(t, int64(2), report.Resolved)
 	require.Empty(t, decided[listed](t, d.ok("dead", "list", "--json")).Letters)

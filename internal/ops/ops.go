@@ -14,8 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/ops/books"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
@@ -28,11 +28,11 @@ import (
 type Operations interface {
 	// ListLetters returns a page of dead letters, oldest first within a sink and shard.
 	ListLetters(ctx context.Context, in LetterList) (deliveries.LetterPage, error)
-	ShowLetter(ctx context.Context, id string) (deadletter.Letter, error)
+	ShowLetter(ctx context.Context, id string) (model.Letter, error)
 	// RequeueLetters delivers dead letters again, and DropLetters gives them up. Both may return a report together
 	// with an error; the report says what was done.
-	RequeueLetters(ctx context.Context, in Requeue) (*deadletter.Report, error)
-	DropLetters(ctx context.Context, in Letters) (*deadletter.Report, error)
+	RequeueLetters(ctx context.Context, in Requeue) (*model.LetterReport, error)
+	DropLetters(ctx context.Context, in Letters) (*model.LetterReport, error)
 
 	ListSinks(ctx context.Context) (*deliveries.Status, error)
 	PauseSink(ctx context.Context, in SinkPause) (deliveries.SinkChange, error)

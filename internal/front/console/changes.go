@@ -13,7 +13,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
@@ -34,11 +33,11 @@ func (c *Console) changeRoutes(mux *http.ServeMux) {
 	mux.Handle("POST /sinks/{sink}/pause", c.allow(access.PauseSink, c.turnSink(true)))
 	mux.Handle("POST /sinks/{sink}/resume", c.allow(access.ResumeSink, c.turnSink(false)))
 	mux.Handle("POST /letters/requeue", c.allow(access.RequeueLetters, c.workLetters(access.RequeueLetters, "Requeue",
-		func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error) {
+		func(ctx context.Context, o ops.Operations, in ops.Letters) (*model.LetterReport, error) {
 			return o.RequeueLetters(ctx, ops.Requeue{Letters: in, Patience: consolePatience})
 		})))
 	mux.Handle("POST /letters/drop", c.allow(access.DropLetters, c.workLetters(access.DropLetters, "Drop",
-		func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error) {
+		func(ctx context.Context, o ops.Operations, in ops.Letters) (*model.LetterReport, error) {
 			return o.DropLetters(ctx, in)
 		})))
 	mux.Handle("POST /quarantine/{id}", c.allow(access.DecideQuarantine, c.decide))

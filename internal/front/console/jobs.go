@@ -12,8 +12,8 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/guard"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
@@ -36,7 +36,7 @@ type Job struct {
 	Text, Error string
 	// Stopper is the action that a caller must be allowed in order to stop the job; "" for a job that can't be stopped.
 	Stopper access.Action
-	Letters *deadletter.Report
+	Letters *model.LetterReport
 	Audit   *audit.Report
 	// Again is the form that works on the letters which this job has counted or not finished; nil for other
 	// jobs.

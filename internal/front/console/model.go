@@ -11,7 +11,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
@@ -29,9 +28,9 @@ type Source interface {
 	Sinks(ctx context.Context) ([]deliveries.SinkStatus, error)
 	// Letters returns the page of dead letters that follows the id after, and the id after which the next page
 	// begins.
-	Letters(ctx context.Context, f deadletter.Filter, after string) (page []deadletter.Letter, next string, err error)
+	Letters(ctx context.Context, f model.LetterFilter, after string) (page []model.Letter, next string, err error)
 	// Letter returns a dead letter, or ErrNotFound.
-	Letter(ctx context.Context, id string) (deadletter.Letter, error)
+	Letter(ctx context.Context, id string) (model.Letter, error)
 	// Quarantine returns the page of grants in quarantine that follows the number after. If all is set, it
 	// includes decided grants.
 	Quarantine(ctx context.Context, after int64, all bool) ([]ledger.Quarantined, error)

@@ -25,7 +25,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/ops"
@@ -87,19 +86,19 @@ func (b *fakeSource) Sinks(context.Context) ([]deliveries.SinkStatus, error) {
 		Workers: []deliveries.SinkWorker{{Worker: "w1", Alive: true}}}, {Sink: "balance", State: "no_worker"}}, nil
 }
 
-func (b *fakeSource) letter() deadletter.Letter {
-	return deadletter.Letter{ID: "kafka/0/1-1", Sink: "kafka", Class: "permanent", Reason: "too <large>",
+func (b *fakeSource) letter() model.Letter {
+	return model.Letter{ID: "kafka/0/1-1", Sink: "kafka", Class: "permanent", Reason: "too <large>",
 		Fields: []string{"c", "rain"}, Grant: &hongbao.Grant{Campaign: "rain", Packet: 3, User: "u1", Amount: 185,
 			Currency: "CNY"}}
 }
 
-func (b *fakeSource) Letters(context.Context, deadletter.Filter, string) ([]deadletter.Letter, string, error) {
-	return []deadletter.Letter{b.letter()}, "kafka/0/1-1", nil
+func (b *fakeSource) Letters(context.Context, model.LetterFilter, string) ([]model.Letter, string, error) {
+	return []model.Letter{b.letter()}, "kafka/0/1-1", nil
 }
 
-func (b *fakeSource) Letter(_ context.Context, id string) (deadletter.Letter, error) {
+func (b *fakeSource) Letter(_ context.Context, id string) (model.Letter, error) {
 	if id != b.letter().ID {
-		return deadletter.Letter{}, model.ErrNotFound
+		return model.Letter{}, model.ErrNotFound
 	}
 	return b.letter(), nil
 }
@@ -213,14 +212,14 @@ func (d doer) PauseSink(_ context.Context, in ops.SinkPause) (deliveries.SinkCha
 	return deliveries.SinkChange{}, d.do(d.who, "sink %s true", in.Sink)
 }
 
-func (d doer) RequeueLetters(_ context.Context, in ops.Requeue) (*deadletter.Report, error) {
+func (d doer) RequeueLetters(_ context.Context, in ops.Requeue) (*model.LetterReport, error) {
 	d.after = in.After
-	return &deadletter.Report{Decision: "requeued", DryRun: in.DryRun, Matched: 4, Next: answers.Text(d.next)},
+	return &model.LetterReport{Decision: "requeued", DryRun: in.DryRun, Matched: 4, Next: answers.Text(d.next)},
 		d.do(d.who, "requeue [%s] %s %v %s", in.Letter, in.Campaign, in.DryRun, in.Why)
 }
 
-func (d doer) DropLetters(_ context.Context, in ops.Letters) (*deadletter.Report, error) {
-	return &deadletter.Report{Decision: "dropped", DryRun: in.DryRun, Matched: 4, Resolved: 1},
+func (d doer) DropLetters(_ context.Context, in ops.Letters) (*model.LetterReport, error) {
+	return &model.LetterReport{Decision: "dropped", DryRun: in.DryRun, Matched: 4, Resolved: 1},
 		d.do(d.who, "drop [%s] %s %v %s", in.Letter, in.Campaign, in.DryRun, in.Why)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -16,7 +17,7 @@ import (
 // requeued is a difference until its sink has the grant.
 func TestResolvedLetters(t *testing.T) {
 	t.Parallel()
-	for what, differs := range map[string]bool{store.Dropped: false, store.Requeued: true} {
+	for what, differs := range map[string]bool{model.LetterDropped: false, model.LetterRequeued: true} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			w := busy(t)
@@ -67,7 +68,7 @@ func TestDecidedAfterTheEnd(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, letters, 1)
 			_, err = k.ResolveLetter(t.Context(),
-				&store.Resolution{Sink: ledgerGroup, Letter: letters[0].ID, What: store.Dropped,
+				&store.Resolution{Sink: ledgerGroup, Letter: letters[0].ID, What: model.LetterDropped,
 					Decision: stream.Decision{By: "ann", Why: "closed"}})
 			require.NoError(t, err)
 		},
@@ -77,7 +78,7 @@ func TestDecidedAfterTheEnd(t *testing.T) {
 			letters, err := k.Group(ledgerGroup).Letters(t.Context(), "-", "+", 10)
 			require.NoError(t, err)
 			_, err = k.ResolveLetter(t.Context(),
-				&store.Resolution{Sink: ledgerGroup, Letter: letters[0].ID, What: store.Dropped,
+				&store.Resolution{Sink: ledgerGroup, Letter: letters[0].ID, What: model.LetterDropped,
 					Decision: stream.Decision{By: "ann", Why: "closed"}})
 			require.NoError(t, err)
 			x, err := k.ExpireLetters(t.Context(), &store.OldLetters{Sink: ledgerGroup, Limit: 9})

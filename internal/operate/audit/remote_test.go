@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -149,7 +150,7 @@ func dropLetter(t *testing.T, w *world) hongbao.Grant {
 	require.NoError(t, err)
 	require.Len(t, letters, 1)
 	_, err = k.ResolveLetter(t.Context(), &store.Resolution{Sink: ledgerGroup, Letter: letters[0].ID,
-		What: store.Dropped, Decision: stream.Decision{By: "ann", Why: "not booked"}})
+		What: model.LetterDropped, Decision: stream.Decision{By: "ann", Why: "not booked"}})
 	require.NoError(t, err)
 	return *w.published("a", user(500))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -24,7 +25,7 @@ type Quarantine interface {
 func (l *Letters) Undecided(ctx context.Context, sink, campaign string, places []*store.Shard,
 	of Quarantine) (u Undecided, err error) {
 	for _, k := range places {
-		err := l.Each(ctx, sink, k.Index(), "", func(page []Letter) error {
+		err := l.Each(ctx, sink, k.Index(), "", func(page []model.Letter) error {
 			for i := range page {
 				if page[i].Campaign() == campaign {
 					u.Letters++

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -190,7 +190,7 @@ func (w *run) mark(ctx context.Context, k *store.Shard, bits string, grants []ho
 // eachLetter calls fn with the grants of the dead letters of opts.Dead. It leaves out grants above the last seq that
 // the replay covers.
 func (w *run) eachLetter(ctx context.Context, shard int, fn func(*part) error) error {
-	return w.letters.Each(ctx, w.opts.Dead, shard, "", func(page []deadletter.Letter) error {
+	return w.letters.Each(ctx, w.opts.Dead, shard, "", func(page []model.Letter) error {
 		p := &part{events: int64(len(page))}
 		for i := range page {
 			switch g := page[i].Grant; {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -131,7 +132,7 @@ func (r *Replay) Run(ctx context.Context, opts Options) (*Report, error) {
 		shard: make([]shardRun, r.cfg.Store.Len()),
 		report: Report{
 			Name: r.cfg.Name, Target: r.cfg.Target, DryRun: opts.DryRun, Started: time.Now(),
-			Last: make([]int64, r.cfg.Store.Len()), Refusals: delivery.Refusals{Failures: []delivery.Failure{}},
+			Last: make([]int64, r.cfg.Store.Len()), Refusals: model.Refusals{Failures: []model.Failure{}},
 		},
 	}
 	w.source.wants, w.source.twins = w.wants, w.source.lost && r.cfg.Ledger != nil && !r.cfg.Settles

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/base/plural"
-	"github.com/hongbao-project/hongbao/internal/operate/delivery"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // Counts counts the grants by source, and what else the replay found.
@@ -66,7 +66,7 @@ type Report struct {
 	Before    int64 `json:"before" doc:"Number of selected grants that this replay or the sink had delivered before this run."`
 	There     int64 `json:"there" doc:"Number of selected grants that the target already had, although this replay had not delivered them."`
 	Delivered int64 `json:"delivered" doc:"Number of grants that this run delivered. A dry run would deliver 'matched' - 'before' - 'there'."`
-	delivery.Refusals
+	model.Refusals
 }
 
 // Write prints the report for a person.

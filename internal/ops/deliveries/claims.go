@@ -17,6 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/answers"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/sinks/publish"
@@ -125,10 +126,10 @@ type ClaimDecision struct {
 
 // SettledClaim is the result of SettleClaim.
 type SettledClaim struct {
-	Claim     string             `json:"claim"`
-	Published bool               `json:"published"`
-	Grants    int64              `json:"grants"`
-	Letters   *deadletter.Report `json:"letters"` // null if no grant of the claim was a dead letter
+	Claim     string              `json:"claim"`
+	Published bool                `json:"published"`
+	Grants    int64               `json:"grants"`
+	Letters   *model.LetterReport `json:"letters"` // null if no grant of the claim was a dead letter
 }
 
 // SettleClaim ends a claim as a person has decided, and requeues the dead letters of its grants. Published grants count
@@ -245,14 +246,14 @@ func (a Deliveries) arrived(ctx context.Context, in stream.Opening, c *stream.Cl
 }
 
 // requeueEvents requeues the dead letters of a claim's grants.
-func (a Deliveries) requeueEvents(ctx context.Context, c *OpenClaim, o *ClaimDecision) (*deadletter.Report, error) {
+func (a Deliveries) requeueEvents(ctx context.Context, c *OpenClaim, o *ClaimDecision) (*model.LetterReport, error) {
 	filter := deadletter.Filter{Sinks: []string{configs.SinkKafka}}
 	letters, err := a.Letters(ctx, &filter)
 	if err != nil {
 		return nil, err
 	}
 	requeue := Requeue{Pick: deadletter.Pick{Filter: filter}, Decision: o.Decision, Patience: o.Patience}
-	err = letters.Each(ctx, configs.SinkKafka, c.shard, "", func(page []deadletter.Letter) error {
+	err = letters.Each(ctx, configs.SinkKafka, c.shard, "", func(page []model.Letter) error {
 		for i := range page {
 			if slices.ContainsFunc(c.claim.Events, func(r stream.SeqRange) bool { return r.Has(page[i].Seq) }) {
 				requeue.Pick.IDs = append(requeue.Pick.IDs, page[i].ID)

@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/answers"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
 )
@@ -35,8 +36,8 @@ func (a Deliveries) Letters(ctx context.Context, f *deadletter.Filter) (*deadlet
 
 // LetterPage is a page of dead letters.
 type LetterPage struct {
-	Letters []deadletter.Letter `json:"letters" doc:"The letters of this page: by sink and shard, and within a shard the oldest first."`
-	Next    answers.Text        `json:"next" nullable:"true" doc:"To get the next page, send this value as the parameter 'after'. Null on the last page."`
+	Letters []model.Letter `json:"letters" doc:"The letters of this page: by sink and shard, and within a shard the oldest first."`
+	Next    answers.Text   `json:"next" nullable:"true" doc:"To get the next page, send this value as the parameter 'after'. Null on the last page."`
 }
 
 // ListLetters lists dead letters, the oldest first within a sink and shard.
@@ -52,13 +53,13 @@ func (a Deliveries) ListLetters(ctx context.Context, f deadletter.Filter, after 
 	}
 	p.Next = answers.Text(next)
 	if p.Letters == nil {
-		p.Letters = []deadletter.Letter{} // so that JSON has an empty list, not null
+		p.Letters = []model.Letter{} // so that JSON has an empty list, not null
 	}
 	return p, nil
 }
 
 // Letter returns a dead letter by its id.
-func (a Deliveries) Letter(ctx context.Context, id string) (l deadletter.Letter, err error) {
+func (a Deliveries) Letter(ctx context.Context, id string) (l model.Letter, err error) {
 	letters, err := a.Letters(ctx, &deadletter.Filter{})
 	if err == nil {
 		l, err = letters.Get(ctx, id)
@@ -67,13 +68,13 @@ func (a Deliveries) Letter(ctx context.Context, id string) (l deadletter.Letter,
 }
 
 // DropLetters resolves dead letters without delivering them.
-func (a Deliveries) DropLetters(ctx context.Context, pick deadletter.Pick, who stream.Decision, dryRun bool) (*deadletter.Report,
+func (a Deliveries) DropLetters(ctx context.Context, pick deadletter.Pick, who stream.Decision, dryRun bool) (*model.LetterReport,
 	error) {
 	letters, err := a.Letters(ctx, &pick.Filter)
 	if err != nil {
 		return nil, err
 	}
-	drop := func(ctx context.Context, p *deadletter.Pick) (*deadletter.Report, error) {
+	drop := func(ctx context.Context, p *deadletter.Pick) (*model.LetterReport, error) {
 		return letters.Drop(ctx, *p, who, dryRun)
 	}
 	if dryRun {
@@ -82,7 +83,7 @@ func (a Deliveries) DropLetters(ctx context.Context, pick deadletter.Pick, who s
 	if err := letters.CheckExpected(ctx, &pick); err != nil {
 		return nil, err
 	}
-	var report *deadletter.Report
+	var report *model.LetterReport
 	err = a.app.Recorded(ctx, aboutLetters(ctx, access.DropLetters, &pick, who), func(ctx context.Context, e *access.Entry) error {
 		report, err = a.eachSink(ctx, &pick, false, drop)
 		resolved(e, report)
@@ -114,10 +115,10 @@ func (a Deliveries) withLettersLock(ctx context.Context, sink string, dryRun boo
 
 // eachSink runs do for each sink of pick, and merges the reports. A failing sink does not stop the sinks after it.
 func (a Deliveries) eachSink(ctx context.Context, pick *deadletter.Pick, dryRun bool,
-	do func(ctx context.Context, p *deadletter.Pick) (*deadletter.Report, error)) (all *deadletter.Report, err error) {
+	do func(ctx context.Context, p *deadletter.Pick) (*model.LetterReport, error)) (all *model.LetterReport, err error) {
 	var next answers.Text
 	for _, p := range bySink(pick) {
-		var r *deadletter.Report
+		var r *model.LetterReport
 		failed := a.withLettersLock(ctx, p.Filter.Sinks[0], dryRun, func(ctx context.Context) (err error) {
 			r, err = do(ctx, &p)
 			return err
@@ -156,7 +157,7 @@ func aboutLetters(ctx context.Context, action access.Action, pick *deadletter.Pi
 }
 
 // resolved adds the numbers of a report to a journal entry.
-func resolved(e *access.Entry, r *deadletter.Report) {
+func resolved(e *access.Entry, r *model.LetterReport) {
 	if r != nil {
 		e.Details["matched"], e.Details["resolved"], e.Details["failed"] = r.Matched, r.Resolved, r.Failed
 	}
@@ -200,7 +201,7 @@ type Requeue struct {
 
 // Requeue delivers dead letters again, sink by sink, and merges the reports. A failing sink does not stop the sinks
 // after it.
-func (a Deliveries) Requeue(ctx context.Context, o Requeue) (all *deadletter.Report, err error) {
+func (a Deliveries) Requeue(ctx context.Context, o Requeue) (all *model.LetterReport, err error) {
 	letters, err := a.Letters(ctx, &o.Pick.Filter)
 	if err == nil {
 		err = letters.CheckAfter(&o.Pick.Filter, o.Pick.After)
@@ -223,8 +224,8 @@ func (a Deliveries) Requeue(ctx context.Context, o Requeue) (all *deadletter.Rep
 	return all, err
 }
 
-func (a Deliveries) requeueAll(ctx context.Context, letters *deadletter.Letters, o *Requeue) (*deadletter.Report, error) {
-	return a.eachSink(ctx, &o.Pick, o.DryRun, func(ctx context.Context, p *deadletter.Pick) (*deadletter.Report, error) {
+func (a Deliveries) requeueAll(ctx context.Context, letters *deadletter.Letters, o *Requeue) (*model.LetterReport, error) {
+	return a.eachSink(ctx, &o.Pick, o.DryRun, func(ctx context.Context, p *deadletter.Pick) (*model.LetterReport, error) {
 		return a.requeue(ctx, letters, o, p)
 	})
 }
@@ -260,7 +261,7 @@ func (a Deliveries) boundsOf(ctx context.Context, to string, rate float64, patie
 }
 
 func (a Deliveries) requeue(ctx context.Context, letters *deadletter.Letters, o *Requeue,
-	pick *deadletter.Pick) (_ *deadletter.Report, err error) {
+	pick *deadletter.Pick) (_ *model.LetterReport, err error) {
 	sink := pick.Filter.Sinks[0]
 	to := a.boundsOf(ctx, sink, o.Rate, o.Patience)
 	switch {
