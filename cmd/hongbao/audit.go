@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
-	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/books"
 )
@@ -66,7 +66,7 @@ func runAudit(cmd *cobra.Command, o ops.Operations, in ops.Audit) error {
 		return err
 	}
 	err = errors.Join(printAnswer(cmd, report, report.Write), err)
-	if err == nil && report.Verdict != audit.Agrees {
+	if err == nil && report.Verdict != model.Agrees {
 		err = app.NeedsAttention("the audit found differences")
 	}
 	if err != nil || report.Quiet {
@@ -163,8 +163,8 @@ double_credit can't be acknowledged.`,
 }
 
 // readDifference reads one difference of a report.
-func readDifference(r io.Reader) (*audit.Difference, error) {
-	d := &audit.Difference{}
+func readDifference(r io.Reader) (*model.Difference, error) {
+	d := &model.Difference{}
 	in := json.NewDecoder(io.LimitReader(r, 1<<20))
 	in.DisallowUnknownFields()
 	if err := in.Decode(d); err != nil {

@@ -31,9 +31,9 @@ func decided[T any](t *testing.T, out string) T {
 	return v
 }
 
-func (d *deployment) auditNow() audit.Report {
+func (d *deployment) auditNow() model.AuditReport {
 	d.t.Helper()
-	return decided[audit.Report](d.t, d.run("audit", "--json").out)
+	return decided[model.AuditReport](d.t, d.run("audit", "--json").out)
 }
 
 // buried turns every grant in the stream of shard 0 into a dead letter of a sink.
@@ -124,7 +124,7 @@ func TestDeadLetters(t *testing.T) {
 	require.Empty(t, decided[listed](t, d.ok("dead", "list", "--json")).Letters)
 
 	r := d.auditNow()
-	require.Equal(t, audit.Agrees, r.Verdict, "%v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%v", r.Differences)
 	require.Equal(t, int64(3), r.Total.Settled)
 	require.Equal(t, int64(1), r.Total.Dropped)
 	require.Contains(t, r.Dropped[0].Detail, `dropped by bob: "paid by hand"`)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -33,7 +34,7 @@ func TestToldUserIsPaidFromHisReceipt(t *testing.T) {
 
 	r := d.run("audit", "--wait", "30s")
 	require.Equal(t, exitFound, r.code, r.out)
-	for _, kind := range []audit.Kind{audit.Lost, audit.MissingInTopic} {
+	for _, kind := range []model.DifferenceKind{audit.Lost, audit.MissingInTopic} {
 		require.Contains(t, r.out, string(kind)+": 1.")
 	}
 	require.Contains(t, r.out, "`hongbao replay NAME --to balance --missing`")

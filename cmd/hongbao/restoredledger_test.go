@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -179,7 +180,7 @@ func TestRestoredLedgerLacksATopUp(t *testing.T) {
 			d.ok(order(20, 2_000, 2_000, "again")...)
 			pay[1] = "after-order"
 			require.Contains(t, d.ok(pay...), "15 grants delivered now")
-			require.Equal(t, map[audit.Kind]int64{audit.InQuarantine: 15}, d.auditNow().Found)
+			require.Equal(t, map[model.DifferenceKind]int64{audit.InQuarantine: 15}, d.auditNow().Found)
 		})
 	}
 }

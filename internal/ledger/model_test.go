@@ -14,14 +14,14 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// model is the simplest possible ledger of one campaign.
-type model struct {
+// bookModel is the simplest possible ledger of one campaign.
+type bookModel struct {
 	packets int64
 	paid    map[int64]hongbao.Grant
 	aside   map[hongbao.Grant]Reason
 }
 
-func (m *model) settle(campaign string, batch []hongbao.Grant) {
+func (m *bookModel) settle(campaign string, batch []hongbao.Grant) {
 	var rest []hongbao.Grant
 	why := make(map[hongbao.Grant]Reason)
 	for _, g := range batch {
@@ -66,7 +66,7 @@ func testModel(t *testing.T, f *fixture) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := histories.Add(1)
 		campaign, other := fmt.Sprintf("c%d", n), fmt.Sprintf("no%d", n)
-		m := &model{packets: 12, paid: make(map[int64]hongbao.Grant), aside: make(map[hongbao.Grant]Reason)}
+		m := &bookModel{packets: 12, paid: make(map[int64]hongbao.Grant), aside: make(map[hongbao.Grant]Reason)}
 		_, err := f.ledger.CreateCampaign(context.Background(), testCampaign(t, campaign, m.packets))
 		require.NoError(rt, err)
 		f.disown(rt, other)
@@ -111,7 +111,7 @@ func testModel(t *testing.T, f *fixture) {
 	require.Empty(t, differences)
 }
 
-func (f *fixture) agrees(t require.TestingT, campaign, other string, m *model) {
+func (f *fixture) agrees(t require.TestingT, campaign, other string, m *bookModel) {
 	paid := make(map[int64]hongbao.Grant)
 	require.NoError(t, f.ledger.EachGrant(context.Background(), campaign, func(g hongbao.Grant) error {
 		paid[g.Packet] = g

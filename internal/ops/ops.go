@@ -15,7 +15,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
-	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/ops/books"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
@@ -64,7 +63,7 @@ type Operations interface {
 	StartReplay(ctx context.Context, in Replay) (*replay.Report, error)
 	// Audit compares Redis, the ledger and the topic. If it could not seal, Local returns a report together
 	// with an error, and Remote returns only the error.
-	Audit(ctx context.Context, in Audit) (*audit.Report, error)
+	Audit(ctx context.Context, in Audit) (*model.AuditReport, error)
 	// LastAudit returns the result of the last audit of all campaigns.
 	LastAudit(ctx context.Context) (books.LastAudit, error)
 	AcknowledgeDifference(ctx context.Context, in Acknowledge) (ledger.Acknowledgement, error)

@@ -12,7 +12,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/model"
-	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
@@ -231,7 +230,7 @@ func (c *Console) stopJob(w http.ResponseWriter, r *http.Request, who *access.Ca
 func (c *Console) audit(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	c.startJob(w, r, who, Job{What: "Audit", auditing: true, joins: true}, func(ctx context.Context, j *Job) (err error) {
 		j.Audit, err = c.operations(who).Audit(ctx, ops.Audit{})
-		if j.Audit != nil && j.Audit.Verdict != audit.Agrees {
+		if j.Audit != nil && j.Audit.Verdict != model.Agrees {
 			err = errors.Join(err, errors.New("the audit found differences"))
 		}
 		return err

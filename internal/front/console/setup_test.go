@@ -229,9 +229,10 @@ func (d doer) DecideQuarantined(_ context.Context, in ops.Decide) (payments.Quar
 
 var audited = time.Unix(1_800_000_000, 0)
 
-func (d doer) Audit(context.Context, ops.Audit) (*audit.Report, error) {
-	return &audit.Report{Verdict: audit.Differs, Started: audited, Differences: []audit.Difference{{Kind: audit.Lost, Campaign: "rain",
-		Where: "ledger", Detail: "a <lost> grant"}}}, d.do(d.who, "audit")
+func (d doer) Audit(context.Context, ops.Audit) (*model.AuditReport, error) {
+	return &model.AuditReport{Verdict: model.Differs, Started: audited,
+		Differences: []model.Difference{{Kind: audit.Lost, Campaign: "rain",
+			Where: "ledger", Detail: "a <lost> grant"}}}, d.do(d.who, "audit")
 }
 
 // keys implements Authority. The text of a key is its role, or the role, a colon and the scope.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/books"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -17,7 +18,7 @@ import (
 // auditAnswer is the report of an audit, or says which audit runs.
 type auditAnswer struct {
 	Running *store.RunningAudit `json:"running,omitempty" doc:"With status 202: the audit that this request has started."`
-	Report  *auditReport        `json:"report,omitempty" doc:"With status 200: what the audit found."`
+	Report  *model.AuditReport  `json:"report,omitempty" doc:"With status 200: what the audit found."`
 }
 
 func auditOperations() []operation {
@@ -60,7 +61,7 @@ func runAudit(ctx context.Context, c *call) (any, error) {
 	}
 	j := &job{name: "audit " + in.Request, keep: c.keep, do: func(ctx context.Context) (any, error) {
 		report, err := c.ops().Audit(ctx, in)
-		return auditAnswer{Report: (*auditReport)(report)}, err
+		return auditAnswer{Report: report}, err
 	}}
 	running := &store.RunningAudit{Since: time.Now().UTC(), By: c.who.Name()}
 	if x := c.tasks.running(j.name); x != nil {

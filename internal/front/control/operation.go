@@ -9,7 +9,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 
@@ -82,7 +81,6 @@ type (
 	topUpBody   ops.TopUp
 	replayBody  ops.Replay
 	auditBody   ops.Audit
-	auditReport audit.Report
 
 	acknowledgeBody ops.Acknowledge
 )

@@ -9,6 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -35,7 +36,8 @@ type Topic interface {
 	// Each calls fn for every grant in the topic up to the end that the topic has at the call. It begins at the First
 	// offsets of the bases, one for each partition; without bases it begins at the start of the log. It stops if fn fails.
 	// It may call fn concurrently.
-	Each(ctx context.Context, bases []ledger.TopicBase, fn func(partition int, offset int64, g hongbao.Grant) error) (TopicScan, error)
+	Each(ctx context.Context, bases []model.TopicBase, fn func(partition int, offset int64,
+		g hongbao.Grant) error) (TopicScan, error)
 }
 
 // TopicScan says what Each skipped.
@@ -76,7 +78,7 @@ type Config struct {
 	// group does not owe.
 	Owed func(ctx context.Context, group string) ([]stream.Owed, error)
 	// Bases say where to begin in the topic. They are used in an audit of all campaigns that is not Full.
-	Bases []ledger.TopicBase
+	Bases []model.TopicBase
 	Plan  Plan
 	// Codes returns the ledger's codes of up to n packets after the given one, in the packets' order. If it is nil, the
 	// audit does not compare codes with the ledger.

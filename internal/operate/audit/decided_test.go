@@ -37,11 +37,11 @@ func TestResolvedLetters(t *testing.T) {
 			var text strings.Builder
 			require.NoError(t, r.Write(&text))
 			if differs {
-				require.Equal(t, map[audit.Kind]int64{audit.Lost: 1}, r.Found)
+				require.Equal(t, map[model.DifferenceKind]int64{audit.Lost: 1}, r.Found)
 				require.Empty(t, r.Dropped)
 				return
 			}
-			require.Equal(t, audit.Agrees, r.Verdict, "%v", r.Differences)
+			require.Equal(t, model.Agrees, r.Verdict, "%v", r.Differences)
 			require.Equal(t, int64(1), r.Total.Dropped)
 			require.Len(t, r.Dropped, 1)
 			require.Contains(t, r.Dropped[0].Detail, "was dropped by ann")
@@ -91,10 +91,10 @@ func TestDecidedAfterTheEnd(t *testing.T) {
 			w := busy(t)
 			decide(t, w)
 			r := w.audit(t, audit.Options{})
-			require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+			require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 			w.leave(t, "a")
 			r = w.audit(t, audit.Options{})
-			require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+			require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 		})
 	}
 }

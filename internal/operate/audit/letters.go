@@ -41,7 +41,7 @@ func (r *run) letter(k *sink, l *model.Letter) {
 	if l.Seq > 0 {
 		k.dead[l.Shard][l.Seq] = detail
 	} else if !r.partial() {
-		r.found(Difference{Kind: DeadLetter, Where: k.group, Detail: detail + "; the whole entry"})
+		r.found(model.Difference{Kind: DeadLetter, Where: k.group, Detail: detail + "; the whole entry"})
 	}
 }
 

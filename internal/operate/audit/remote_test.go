@@ -58,7 +58,7 @@ func TestRemoteAgrees(t *testing.T) {
 	w := busy(t)
 	m := w.remotely()
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 	require.EqualValues(t, 60, r.Total.Settled)
 	require.Equal(t, r.Total.GrantedAmount, r.Total.SettledAmount)
 	require.Equal(t, 60, m.asked, "each grant once")
@@ -66,7 +66,7 @@ func TestRemoteAgrees(t *testing.T) {
 
 	w.grab(t, "a", 200, 10) // in flight
 	r = w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 	require.EqualValues(t, 10, r.Total.Unsettled)
 }
 
@@ -81,7 +81,7 @@ func TestRemoteDiffers(t *testing.T) {
 	m.credits["b"][short.Packet] = audit.RemoteCredit{User: short.User, Currency: "CNY", Amount: short.Amount - 1}
 	m.credits["b"][foreign.Packet] = audit.RemoteCredit{User: foreign.User, Currency: "USD", Amount: foreign.Amount}
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, map[audit.Kind]int64{audit.Lost: 1, audit.Different: 3}, r.Found)
+	require.Equal(t, map[model.DifferenceKind]int64{audit.Lost: 1, audit.Different: 3}, r.Found)
 	for _, d := range r.Differences {
 		require.Equal(t, "remote", d.Where)
 	}
@@ -96,7 +96,7 @@ func TestLedgerLostWhatTheRemoteHas(t *testing.T) {
 	w.remotely()
 	w.ledger.grants["a"] = w.ledger.grants["a"][1:]
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, map[audit.Kind]int64{audit.Lost: 1}, r.Found)
+	require.Equal(t, map[model.DifferenceKind]int64{audit.Lost: 1}, r.Found)
 	require.Equal(t, "ledger", r.Differences[0].Where)
 	w.cfg.Ledger = nil
 	_, err := audit.Run(t.Context(), w.cfg, audit.Options{})
@@ -123,12 +123,12 @@ func TestRemotePaidWhatWasDecidedOtherwise(t *testing.T) {
 			g := c.decide(t, w)
 			delete(m.credits["a"], g.Packet)
 			r := w.audit(t, audit.Options{})
-			require.Equal(t, audit.Agrees, r.Verdict, "the remote did not pay: %+v", r.Differences)
+			require.Equal(t, model.Agrees, r.Verdict, "the remote did not pay: %+v", r.Differences)
 			m.credits["a"][g.Packet] = audit.RemoteCredit{User: g.User, Currency: "CNY", Amount: g.Amount}
 			check := func() {
 				t.Helper()
 				r := w.audit(t, audit.Options{})
-				require.Equal(t, map[audit.Kind]int64{audit.RemotePaid: 1}, r.Found)
+				require.Equal(t, map[model.DifferenceKind]int64{audit.RemotePaid: 1}, r.Found)
 				require.Equal(t, g.Packet, r.Differences[0].Packet)
 				require.Contains(t, r.Differences[0].Detail, c.detail)
 				require.Zero(t, r.Total.Dropped, "the report lists the grant only as a difference")
@@ -137,7 +137,7 @@ func TestRemotePaidWhatWasDecidedOtherwise(t *testing.T) {
 			w.leave(t, "a")
 			check()
 			m.credits["a"][g.Packet] = audit.RemoteCredit{User: "thief", Currency: "CNY", Amount: g.Amount}
-			require.NotEqual(t, audit.Agrees, w.audit(t, audit.Options{}).Verdict, "another user was paid")
+			require.NotEqual(t, model.Agrees, w.audit(t, audit.Options{}).Verdict, "another user was paid")
 		})
 	}
 }
@@ -206,7 +206,7 @@ func TestRemoteThatCantBeAsked(t *testing.T) {
 	w.remotely()
 	w.cfg.Remote.Ask = nil
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 	require.Contains(t, r.LeftOut[0], "the remote balance system: it settles, but can't be asked")
 	w.grab(t, "a", 200, 10)
 	require.EqualValues(t, 10, w.audit(t, audit.Options{}).Total.Unsettled)

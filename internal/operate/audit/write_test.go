@@ -8,17 +8,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 func TestAmountsAreInTheCurrencysUnits(t *testing.T) {
 	t.Parallel()
-	r := audit.Report{Campaigns: []audit.CampaignReport{
-		{Campaign: "rain", Currency: "CNY", InRedis: true, Counts: audit.Counts{Funded: 100_000, GrantedAmount: 185}},
-		{Campaign: "snow", Currency: "CNY", InRedis: true, Counts: audit.Counts{Funded: 5}},
-		{Campaign: "sakura", Currency: "JPY", InRedis: true, Counts: audit.Counts{Funded: 700}},
-		{Campaign: "coupons", InRedis: true, Counts: audit.Counts{Packets: 3}},
+	r := model.AuditReport{Campaigns: []model.CampaignReport{
+		{Campaign: "rain", Currency: "CNY", InRedis: true, Counts: model.Counts{Funded: 100_000, GrantedAmount: 185}},
+		{Campaign: "snow", Currency: "CNY", InRedis: true, Counts: model.Counts{Funded: 5}},
+		{Campaign: "sakura", Currency: "JPY", InRedis: true, Counts: model.Counts{Funded: 700}},
+		{Campaign: "coupons", InRedis: true, Counts: model.Counts{Packets: 3}},
 	}}
 	var b strings.Builder
 	require.NoError(t, r.Write(&b))
@@ -48,7 +49,7 @@ func TestReportNamesACampaignThatIsBeingLoaded(t *testing.T) {
 	w := newWorld(t)
 	do(t, w.rdb.HSet(t.Context(), w.keys("a").Keys.Campaign("a"), "state", store.StateLoading))
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 	require.Equal(t, []bool{true, false}, []bool{r.Campaigns[0].Loading, r.Campaigns[1].Loading})
 	var text strings.Builder
 	require.NoError(t, r.Write(&text))

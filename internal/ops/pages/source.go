@@ -17,7 +17,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/turn"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
-	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/ops/books"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
@@ -208,7 +207,7 @@ func (s *Source) Campaign(ctx context.Context, id string) (*model.Live, error) {
 		out.Audit.Unread = true
 		out.Notes = append(out.Notes, fmt.Sprintf("The last audit could not be read: %v", err))
 	} else if last.Started.After(stored.Created) { // an audit before the creation says nothing about this campaign
-		out.Audit = model.Verdict{Agrees: last.Verdict == string(audit.Agrees), Differences: *last.Differences,
+		out.Audit = model.Verdict{Agrees: last.Verdict == string(model.Agrees), Differences: *last.Differences,
 			At: last.Started}
 	}
 	if err := s.addLags(ctx, out); err != nil {

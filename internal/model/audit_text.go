@@ -1,4 +1,4 @@
-package audit
+package model
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 
 // Write prints the report as text: the counts as a table, each listed difference in one line, and a remedy for each
 // kind. It escapes text from outside.
-func (r *Report) Write(w io.Writer) error {
+func (r *AuditReport) Write(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Redis, ledger and topic: %s. Audit of %s, %.1f s.\n", r.Verdict, r.Started.UTC().Format(time.RFC3339),
 		r.Seconds)
@@ -65,7 +65,7 @@ func (r *Report) Write(w io.Writer) error {
 	return err
 }
 
-func (r *Report) table(b *strings.Builder) {
+func (r *AuditReport) table(b *strings.Builder) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "campaign\tfunded\tgranted\tleft\t|\tsettled\trefunded\topen\t|\tpackets\tgranted\tleft\tsettled\tpublished\t")
 	row := func(name, currency string, c *Counts) {
@@ -94,7 +94,7 @@ func (r *Report) table(b *strings.Builder) {
 		if totals[c.Currency] == nil {
 			totals[c.Currency] = &Counts{}
 		}
-		totals[c.Currency].add(&c.Counts)
+		totals[c.Currency].Add(&c.Counts)
 	}
 	if len(totals) == 0 {
 		totals[""] = &Counts{}
@@ -105,15 +105,11 @@ func (r *Report) table(b *strings.Builder) {
 	_ = t.Flush() // a write to a strings.Builder never fails
 }
 
-func (r *Report) differences(b *strings.Builder) {
-	at := 0
-	for i := range remedies {
-		k := remedies[i].kind
-		n := r.Found[k]
-		if n == 0 {
-			continue
-		}
-		remedy := r.Remedies[k]
+// differences prints the differences, which are sorted by kind. At least one difference of each kind is listed.
+func (r *AuditReport) differences(b *strings.Builder) {
+	for at := 0; at < len(r.Differences); {
+		k := r.Differences[at].Kind
+		n, remedy := r.Found[k], r.Remedies[k]
 		fmt.Fprintf(b, "\n%s: %d. It means: %s. What to do: %s.\n", k, n, remedy.Means, remedy.Do)
 		named := int64(0)
 		for ; at < len(r.Differences) && r.Differences[at].Kind == k; at++ {
@@ -126,7 +122,7 @@ func (r *Report) differences(b *strings.Builder) {
 	}
 }
 
-func (r *Report) acknowledged(b *strings.Builder) {
+func (r *AuditReport) acknowledged(b *strings.Builder) {
 	if len(r.Acknowledged) == 0 {
 		return
 	}
@@ -137,7 +133,7 @@ func (r *Report) acknowledged(b *strings.Builder) {
 	}
 }
 
-func (r *Report) dropped(b *strings.Builder) {
+func (r *AuditReport) dropped(b *strings.Builder) {
 	if r.Total.Dropped == 0 {
 		return
 	}
@@ -168,6 +164,12 @@ func (d *Difference) String() string {
 		b.WriteString("; " + d.Receipt)
 	}
 	return oneLine(b.String())
+}
+
+// String returns the difference in one line, with the person who acknowledged it.
+func (a *Acknowledged) String() string {
+	return oneLine(fmt.Sprintf("%s. Acknowledged by %s until %s: %s", a.Difference.String(), a.By,
+		a.Until.UTC().Format(time.RFC3339), a.Why))
 }
 
 // oneLine escapes everything except printable ASCII. It leaves escapes in s as they are.
