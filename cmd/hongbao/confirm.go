@@ -17,7 +17,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
-	"github.com/hongbao-project/hongbao/internal/sinks/remote"
 )
 
 // confirmFlags has what a person found out at the remote, and the person's name.
@@ -125,14 +124,14 @@ func (f *confirmFlags) confirmation(letters []string) (o deliveries.Confirmation
 		o.Packets = append(o.Packets, p)
 	}
 	if f.booked {
-		o.Word, o.Why = app.OperatorDecision{Outcome: remote.Done}, "booked at the remote: "+f.who.Why
+		o.Word, o.Why = app.Booked(), "booked at the remote: "+f.who.Why
 		return o, nil
 	}
 	at, err := parseTime("--asked", f.asked)
 	if err == nil && at.After(time.Now()) {
 		err = app.Usage("--asked %s: this time is in the future", f.asked)
 	}
-	o.Word, o.Why = app.OperatorDecision{Outcome: remote.NotSent, At: at}, "not booked at the remote, asked at "+f.asked+": "+
+	o.Word, o.Why = app.NotBooked(at), "not booked at the remote, asked at "+f.asked+": "+
 		f.who.Why
 	return o, err
 }

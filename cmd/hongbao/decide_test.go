@@ -17,7 +17,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/ops/payments"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -195,7 +194,7 @@ func TestReplayToLedger(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(5), d.auditNow().Found[audit.Lost])
 	require.Contains(t, d.ok("replay", "repair", "--to", "balance", "--dry-run"), "would deliver 5 of 5")
-	report := decided[replay.Report](t, d.ok("replay", "repair", "--to", "balance", "--json", "--rate", "1000"))
+	report := decided[model.ReplayReport](t, d.ok("replay", "repair", "--to", "balance", "--json", "--rate", "1000"))
 	require.True(t, report.Finished)
 	require.Equal(t, int64(5), report.Delivered)
 	r := d.auditNow()
@@ -220,7 +219,7 @@ func TestReplayKeepsTheSinksRate(t *testing.T) {
 		d.ok("grab", "rain", fmt.Sprintf("u%d", i))
 	}
 	d.ok("sink", "limit", "balance", "--rate", "2", "--by", "ann", "--why", "the bank asked for it")
-	report := decided[replay.Report](t, d.ok("replay", "repair", "--to", "balance", "--json"))
+	report := decided[model.ReplayReport](t, d.ok("replay", "repair", "--to", "balance", "--json"))
 	require.Equal(t, int64(5), report.Delivered)
 	require.Greater(t, report.Seconds, 1.4)
 }

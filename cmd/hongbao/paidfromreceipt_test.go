@@ -9,7 +9,6 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -44,8 +43,8 @@ func TestToldUserIsPaidFromHisReceipt(t *testing.T) {
 
 	before := d.show("rain").Ledger.Granted
 	for i, name := range []string{"repair", "repair", "again"} {
-		report := decided[replay.Report](t, d.ok("replay", name+"-topic", "--to", "kafka", "--json"))
-		paid := decided[replay.Report](t, d.ok("replay", name, "--to", "balance", "--json"))
+		report := decided[model.ReplayReport](t, d.ok("replay", name+"-topic", "--to", "kafka", "--json"))
+		paid := decided[model.ReplayReport](t, d.ok("replay", name, "--to", "balance", "--json"))
 		once := int64(0)
 		if i == 0 {
 			once = 1

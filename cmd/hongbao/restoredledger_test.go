@@ -16,7 +16,6 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -67,16 +66,16 @@ func TestRestoredLedgerPaysWhatItLacks(t *testing.T) {
 	lost := d.auditNow().Found[audit.Lost]
 	require.GreaterOrEqual(t, lost, int64(200), "the backup lacks payments")
 	args := []string{"replay", "after-restore", "--to", "balance", "--missing", "--json"}
-	dry := decided[replay.Report](t, d.ok(append(args, "--dry-run")...))
+	dry := decided[model.ReplayReport](t, d.ok(append(args, "--dry-run")...))
 	require.Equal(t, lost+50, dry.Matched)
-	report := decided[replay.Report](t, d.ok(args...))
+	report := decided[model.ReplayReport](t, d.ok(args...))
 	require.Equal(t, lost+50, report.Delivered)
 	require.Greater(t, report.FromReceipts, lost/2, "the streams have only the last of them")
 	w = d.start("work")
 	d.quiet()
 	w.stop(syscall.SIGTERM)
 	d.agrees(850)
-	require.Zero(t, decided[replay.Report](t, d.ok(args...)).Delivered)
+	require.Zero(t, decided[model.ReplayReport](t, d.ok(args...)).Delivered)
 }
 
 // The ledger is restored from a backup without the newest payments at a remote. The replay records these payments. It
@@ -103,7 +102,7 @@ func TestRestoredLedgerRecordsWhatTheRemotePaid(t *testing.T) {
 			d.set("LEDGER_DSN", testkit.RestorePostgres(t, backup))
 			require.EqualValues(t, 100, d.auditNow().Found[audit.Lost])
 			sent.Store(0)
-			report := decided[replay.Report](t, d.ok("replay", "after-restore", "--to", "balance", "--missing", "--json"))
+			report := decided[model.ReplayReport](t, d.ok("replay", "after-restore", "--to", "balance", "--missing", "--json"))
 			require.EqualValues(t, 100, report.Delivered)
 			require.Equal(t, sends, sent.Load() > 0)
 			d.agrees(100)

@@ -187,3 +187,13 @@ type TopicBase struct {
 	Last  int64
 	Event string
 }
+
+// RunningAudit is the audit that a server of the deployment runs.
+type RunningAudit struct {
+	Since time.Time `json:"since" doc:"Time when the audit started."`
+	By    string    `json:"by" doc:"Who started it: key:ID for an API key."`
+	// Request identifies the request for the audit.
+	Request string `json:"-"`
+	// Ended is the time when the audit ended without an error; zero until then.
+	Ended time.Time `json:"-"`
+}

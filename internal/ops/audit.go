@@ -7,7 +7,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/ops/books"
@@ -106,7 +105,7 @@ func (in *Acknowledge) Check() error {
 
 // AcknowledgeDifference records that a difference in the audit is known. Until in.Until, the audit shows the
 // difference but does not count it.
-func (l *Local) AcknowledgeDifference(ctx context.Context, in Acknowledge) (out ledger.Acknowledgement, err error) {
+func (l *Local) AcknowledgeDifference(ctx context.Context, in Acknowledge) (out model.Acknowledgement, err error) {
 	if err := in.Check(); err != nil {
 		return out, err
 	}
@@ -116,7 +115,7 @@ func (l *Local) AcknowledgeDifference(ctx context.Context, in Acknowledge) (out 
 }
 
 // AcknowledgeDifference implements Operations.
-func (r *Remote) AcknowledgeDifference(ctx context.Context, in Acknowledge) (out ledger.Acknowledgement, err error) {
+func (r *Remote) AcknowledgeDifference(ctx context.Context, in Acknowledge) (out model.Acknowledgement, err error) {
 	if err := in.Check(); err != nil {
 		return out, err
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
@@ -68,7 +67,7 @@ type lasting struct {
 }
 
 // StartReplay implements Operations.
-func (l lasting) StartReplay(ctx context.Context, _ ops.Replay) (*replay.Report, error) {
+func (l lasting) StartReplay(ctx context.Context, _ ops.Replay) (*model.ReplayReport, error) {
 	close(l.began)
 	<-ctx.Done()
 	return nil, ctx.Err()

@@ -14,10 +14,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/answers"
 	"github.com/hongbao-project/hongbao/internal/model"
-	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 )
 
-func (b *fakeSource) Restored(context.Context) ([]recovery.Restored, error) { return b.restored, b.err }
+func (b *fakeSource) Restored(context.Context) ([]model.Restored, error) { return b.restored, b.err }
 
 // Journal returns entries 99 to 0 in pages. The details of each entry contain the query, and its position is its
 // number.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
@@ -159,7 +158,7 @@ func (c *Console) refuseLetters(r *http.Request, who *access.Caller, a access.Ac
 // quarantinePage is the data of the page of grants in quarantine.
 type quarantinePage struct {
 	All    bool
-	Grants []ledger.Quarantined
+	Grants []model.Quarantined
 	Next   int64
 }
 
@@ -183,10 +182,10 @@ func (c *Console) quarantine(w http.ResponseWriter, r *http.Request, who *access
 }
 
 // oneQuarantined reads the grant whose number is in the path.
-func (c *Console) oneQuarantined(r *http.Request, who *access.Caller, a access.Action) (ledger.Quarantined, error) {
+func (c *Console) oneQuarantined(r *http.Request, who *access.Caller, a access.Action) (model.Quarantined, error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil {
-		return ledger.Quarantined{}, fmt.Errorf("quarantine %.20q: %w", r.PathValue("id"), model.ErrNotFound)
+		return model.Quarantined{}, fmt.Errorf("quarantine %.20q: %w", r.PathValue("id"), model.ErrNotFound)
 	}
 	q, err := c.source.Quarantined(r.Context(), id)
 	if err == nil && !who.Sees(q.Grant.Campaign) {

@@ -22,11 +22,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/answers"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/operate/recovery"
-	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
@@ -45,7 +42,7 @@ type fakeSource struct {
 	refuses error // returned by the calls that create a campaign
 	trails  model.Trails
 	// restored is the result of Restored.
-	restored []recovery.Restored
+	restored []model.Restored
 	next     string // Next of the reports about letters
 	missing  int64  // of the ending of a campaign
 	settling bool
@@ -103,18 +100,18 @@ func (b *fakeSource) Letter(_ context.Context, id string) (model.Letter, error) 
 	return b.letter(), nil
 }
 
-func (b *fakeSource) quarantined() ledger.Quarantined {
-	return ledger.Quarantined{ID: 7, Reason: "other_user", Grant: hongbao.Grant{Campaign: "rain", Packet: 3, User: "u1",
+func (b *fakeSource) quarantined() model.Quarantined {
+	return model.Quarantined{ID: 7, Reason: "other_user", Grant: hongbao.Grant{Campaign: "rain", Packet: 3, User: "u1",
 		Amount: 185, Currency: "CNY"}, Has: &hongbao.Grant{User: "u2", Amount: 185}}
 }
 
-func (b *fakeSource) Quarantine(context.Context, int64, bool) ([]ledger.Quarantined, error) {
-	return []ledger.Quarantined{b.quarantined()}, nil
+func (b *fakeSource) Quarantine(context.Context, int64, bool) ([]model.Quarantined, error) {
+	return []model.Quarantined{b.quarantined()}, nil
 }
 
-func (b *fakeSource) Quarantined(_ context.Context, id int64) (ledger.Quarantined, error) {
+func (b *fakeSource) Quarantined(_ context.Context, id int64) (model.Quarantined, error) {
 	if id != 7 {
-		return ledger.Quarantined{}, model.ErrNotFound
+		return model.Quarantined{}, model.ErrNotFound
 	}
 	return b.quarantined(), nil
 }
@@ -173,8 +170,8 @@ func (d doer) TopUpCampaign(_ context.Context, in ops.TopUp) (*campaigns.TopUp, 
 	return &campaigns.TopUp{}, d.do(d.who, "top-up %s %s %d of %d to %d: %s", in.Campaign, in.ID, in.Packets, in.Total, in.Expect, in.Why)
 }
 
-func (d doer) StartReplay(_ context.Context, in ops.Replay) (*replay.Report, error) {
-	return &replay.Report{Name: "again"}, d.do(d.who, "replay %s %s", in.Name, in.To)
+func (d doer) StartReplay(_ context.Context, in ops.Replay) (*model.ReplayReport, error) {
+	return &model.ReplayReport{Name: "again"}, d.do(d.who, "replay %s %s", in.Name, in.To)
 }
 
 func (d doer) PauseCampaign(_ context.Context, in ops.CampaignPause) (ops.CampaignState, error) {

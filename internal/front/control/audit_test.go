@@ -13,7 +13,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -78,7 +77,7 @@ func TestOneAuditInADeployment(t *testing.T) {
 	require.NoError(t, err)
 	since := time.Date(2026, 2, 17, 20, 0, 0, 0, time.UTC)
 	mine, err := locks.Try(t.Context(), d.app.Store().Shard(0), "audit", func(ctx context.Context) error {
-		require.NoError(t, d.app.Store().SetAuditing(ctx, store.RunningAudit{Since: since, By: "key:ann", Request: "x"}))
+		require.NoError(t, d.app.Store().SetAuditing(ctx, model.RunningAudit{Since: since, By: "key:ann", Request: "x"}))
 		r := d.post("operator", "/v1/audit", "{}")
 		r.Refused(t, "conflict")
 		require.Contains(t, r.Body["detail"], "another audit is running (since 2026-02-17T20:00:00Z, started by key:ann)")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 
@@ -81,6 +82,7 @@ type (
 	topUpBody   ops.TopUp
 	replayBody  ops.Replay
 	auditBody   ops.Audit
+	report      model.ReplayReport
 
 	acknowledgeBody ops.Acknowledge
 )

@@ -4,22 +4,21 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // Acknowledge turns a reported difference into the ledger's acknowledgement. It refuses an unknown kind. It also
 // refuses double_credit: the ledger has paid twice.
-func Acknowledge(d *model.Difference) (ledger.Acknowledgement, error) {
+func Acknowledge(d *model.Difference) (model.Acknowledgement, error) {
 	switch {
 	case kindIndex(d.Kind) < 0:
-		return ledger.Acknowledgement{}, fmt.Errorf("there is no difference of kind %.40q: copy it from `hongbao audit --json`",
+		return model.Acknowledgement{}, fmt.Errorf("there is no difference of kind %.40q: copy it from `hongbao audit --json`",
 			d.Kind)
 	case d.Kind == DoubleCredit:
-		return ledger.Acknowledgement{}, fmt.Errorf("%s can't be acknowledged: the ledger has paid twice, and each further "+
+		return model.Acknowledgement{}, fmt.Errorf("%s can't be acknowledged: the ledger has paid twice, and each further "+
 			"audit must say so", DoubleCredit)
 	}
-	return ledger.Acknowledgement{Kind: string(d.Kind), Where: d.Where, Campaign: d.Campaign, Packet: d.Packet,
+	return model.Acknowledgement{Kind: string(d.Kind), Where: d.Where, Campaign: d.Campaign, Packet: d.Packet,
 		Event: d.Event, Detail: d.Detail}, nil
 }
 

@@ -92,7 +92,7 @@ func TestNotAcknowledged(t *testing.T) {
 			_, err := audit.Acknowledge(d)
 			require.Equal(t, d.Kind == audit.DoubleCredit, err != nil)
 			if d.Kind == audit.DoubleCredit { // as if someone wrote the acknowledgement into the ledger by hand
-				w.cfg.Acknowledged = append(w.cfg.Acknowledged, ledger.Acknowledgement{Kind: string(d.Kind), Where: d.Where,
+				w.cfg.Acknowledged = append(w.cfg.Acknowledged, model.Acknowledgement{Kind: string(d.Kind), Where: d.Where,
 					Campaign: d.Campaign, Packet: d.Packet, Event: d.Event, Detail: d.Detail})
 			}
 		}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -67,7 +66,7 @@ type run struct {
 	sinks  []*sink
 	report model.AuditReport
 	// known has the acknowledgements that have matched no difference yet, by Acknowledgement.ID.
-	known map[string]ledger.Acknowledgement
+	known map[string]model.Acknowledgement
 	// decisions has people's decisions about grants in quarantine, with the person and the reason, by the grant's
 	// digest. The ledger never settles these grants, so the remote must not have paid them.
 	decisions map[uint64]string
@@ -126,7 +125,7 @@ func newRun(cfg *Config, opts Options) *run {
 		report: model.AuditReport{Started: time.Now(), LeftOut: []string{}, Found: map[model.DifferenceKind]int64{},
 			Differences: []model.Difference{},
 			Dropped:     []model.Difference{}, Campaigns: []model.CampaignReport{}, Acknowledged: []model.Acknowledged{}},
-		known: map[string]ledger.Acknowledgement{}, topic: topicFacts{last: map[int]*topicRecord{}},
+		known: map[string]model.Acknowledgement{}, topic: topicFacts{last: map[int]*topicRecord{}},
 	}
 	for _, a := range cfg.Acknowledged {
 		r.known[a.ID()] = a

@@ -209,7 +209,7 @@ func TestMended(t *testing.T) {
 	w := busy(t)
 	w.deadLetter(t, "the account is closed")
 	w.ledger.grants["a"] = append(w.ledger.grants["a"], *w.published("a", "u0500"))
-	w.ledger.quarantined = []ledger.Quarantined{{ID: 1, Reason: "over_funded", Grant: *w.settled("a", "u0003"),
+	w.ledger.quarantined = []model.Quarantined{{ID: 1, Reason: "over_funded", Grant: *w.settled("a", "u0003"),
 		Resolution: "not paid"}}
 	drop(w.ledger.grants, "a", "u0003")
 	r := w.audit(t, audit.Options{})

@@ -23,7 +23,7 @@ type Ledger interface {
 	// SealedSeqs returns the seqs of the grants of a sealed campaign, by shard.
 	SealedSeqs(ctx context.Context, campaign string) (map[int][]stream.SeqRange, error)
 	// EachQuarantined calls fn for each grant in quarantine, resolved or not.
-	EachQuarantined(ctx context.Context, fn func(*ledger.Quarantined)) error
+	EachQuarantined(ctx context.Context, fn func(*model.Quarantined)) error
 	// CheckConservation checks that the ledger's grants, transfers and accounts agree. CheckEveryAccount does so without
 	// the bases of accounts. CheckCredits checks the credits of clients.
 	CheckConservation(ctx context.Context) ([]ledger.Difference, error)
@@ -87,7 +87,7 @@ type Config struct {
 	// it is nil, there are none.
 	AboveLimit func(ctx context.Context, campaign string) (map[string]int64, error)
 	// Acknowledged are the differences that a person has acknowledged and that have not expired.
-	Acknowledged []ledger.Acknowledgement
+	Acknowledged []model.Acknowledgement
 	// Unread are other sinks of the deployment, which can't be read back. The audit does not judge them, and says so.
 	Unread []string
 	// Step, if not nil, is called at the beginning of each step of the audit.

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/base/stream"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -57,7 +56,7 @@ func TestDecidedAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	for what, decide := range map[string]func(t *testing.T, w *world){
 		"void in quarantine": func(_ *testing.T, w *world) {
-			w.ledger.quarantined = []ledger.Quarantined{{ID: 1, Reason: "amount_not_planned", Grant: *w.settled("a", "u0003"),
+			w.ledger.quarantined = []model.Quarantined{{ID: 1, Reason: "amount_not_planned", Grant: *w.settled("a", "u0003"),
 				Resolution: "void: forged"}}
 			drop(w.ledger.grants, "a", "u0003")
 		},

@@ -249,7 +249,7 @@ var planted = map[string]struct {
 		func(_ *testing.T, w *world) {
 			g := *w.settled("a", "u0003")
 			drop(w.ledger.grants, "a", "u0003")
-			w.ledger.quarantined = []ledger.Quarantined{{ID: 7, Reason: "amount_not_planned", Grant: g}}
+			w.ledger.quarantined = []model.Quarantined{{ID: 7, Reason: "amount_not_planned", Grant: g}}
 		},
 		kinds(audit.InQuarantine), "quarantine 7, amount_not_planned",
 	},

@@ -159,7 +159,7 @@ func dropLetter(t *testing.T, w *world) hongbao.Grant {
 func putAside(resolution string) func(*testing.T, *world) hongbao.Grant {
 	return func(_ *testing.T, w *world) hongbao.Grant {
 		g := *w.settled("a", user(3))
-		w.ledger.quarantined = []ledger.Quarantined{{ID: 7, Reason: ledger.AfterRefund, Grant: g, Resolution: resolution}}
+		w.ledger.quarantined = []model.Quarantined{{ID: 7, Reason: ledger.AfterRefund, Grant: g, Resolution: resolution}}
 		drop(w.ledger.grants, "a", user(3))
 		return g
 	}

@@ -46,7 +46,7 @@ type world struct {
 type memLedger struct {
 	grants      map[string][]hongbao.Grant
 	closed      map[string]stream.Entry // the closes of refunded campaigns
-	quarantined []ledger.Quarantined
+	quarantined []model.Quarantined
 	problems    []ledger.Difference
 	spoil       func(*ledger.Totals)
 	sealed      map[string]map[int][]stream.SeqRange
@@ -99,7 +99,7 @@ func (l *memLedger) SealedSeqs(_ context.Context, id string) (map[int][]stream.S
 	return l.sealed[id], nil
 }
 
-func (l *memLedger) EachQuarantined(_ context.Context, fn func(*ledger.Quarantined)) error {
+func (l *memLedger) EachQuarantined(_ context.Context, fn func(*model.Quarantined)) error {
 	for i := range l.quarantined {
 		fn(&l.quarantined[i])
 	}

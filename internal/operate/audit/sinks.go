@@ -83,7 +83,7 @@ func (r *run) skipSealed(ctx context.Context, c *campaign) error {
 	return nil
 }
 
-func (r *run) quarantined(q *ledger.Quarantined) {
+func (r *run) quarantined(q *model.Quarantined) {
 	g := &q.Grant
 	c := r.campaign(g.Campaign)
 	if c == nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -146,7 +145,7 @@ func TestRefundWaitsForDecisions(t *testing.T) {
 	_, err = b.k.ResolveLetter(t.Context(), &store.Resolution{Sink: "balance", Letter: letters[0].ID,
 		What: model.LetterDropped, Decision: stream.Decision{By: "ann", Why: "closed account"}})
 	require.NoError(t, err)
-	b.ledger.aside = []ledger.Quarantined{{ID: 1, Grant: hongbao.Grant{Campaign: "rain"}}}
+	b.ledger.aside = []model.Quarantined{{ID: 1, Grant: hongbao.Grant{Campaign: "rain"}}}
 	refused("1 wait in quarantine")
 	b.ledger.aside[0].Grant.Campaign = "snow" // another campaign
 	b.addDeadLetter(b.k, "snow")

@@ -3,7 +3,6 @@ package deadletter
 import (
 	"context"
 
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -18,7 +17,7 @@ type Undecided struct {
 // Quarantine lists up to limit undecided grants in the ledger's quarantine whose ID is greater than after.
 // *ledger.Ledger implements it.
 type Quarantine interface {
-	Quarantine(ctx context.Context, after int64, limit int) ([]ledger.Quarantined, error)
+	Quarantine(ctx context.Context, after int64, limit int) ([]model.Quarantined, error)
 }
 
 // Undecided counts the undecided grants of a campaign. places are the campaign's shards, and sink is the ledger's sink.

@@ -14,7 +14,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
@@ -72,7 +71,7 @@ func (a Books) AuditAndSeal(ctx context.Context, o *AuditOrder) (*model.AuditRep
 }
 
 // AuditRunsError says that a server of the deployment runs an audit already.
-type AuditRunsError struct{ store.RunningAudit }
+type AuditRunsError struct{ model.RunningAudit }
 
 func (e *AuditRunsError) Error() string {
 	return fmt.Sprintf("another audit is running (since %s, started by %s); one runs at a time. Try again when it has ended. "+
@@ -93,7 +92,7 @@ func (a Books) AuditAlone(ctx context.Context, o *AuditOrder) (report *model.Aud
 			return hongbao.Errorf(hongbao.ClassConflict, "%w", &AuditRunsError{last})
 		}
 		e := app.About(ctx, access.RunAudit, "")
-		running := store.RunningAudit{Since: e.Time, By: e.Who, Request: o.Request}
+		running := model.RunningAudit{Since: e.Time, By: e.Who, Request: o.Request}
 		if err := a.app.Store().SetAuditing(ctx, running); err != nil { // Redis is full, for example
 			a.app.Log().Warn("a request for a second audit will not show who has started this one", zap.Error(err))
 		}
@@ -221,7 +220,7 @@ func (a Books) Audit(ctx context.Context, opts audit.Options) (*model.AuditRepor
 // Acknowledge records that a person knows a difference. Until the given time audits show the difference but do not
 // count it.
 func (a Books) Acknowledge(ctx context.Context, d *model.Difference, until time.Time, by stream.Decision) (
-	out ledger.Acknowledgement, err error) {
+	out model.Acknowledgement, err error) {
 	if out, err = audit.Acknowledge(d); err != nil {
 		return out, app.Usage("acknowledge a difference: %w", err)
 	}

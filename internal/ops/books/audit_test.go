@@ -35,7 +35,7 @@ func TestAuditAtAServerWhileRedisIsFull(t *testing.T) {
 	t.Parallel()
 	a := audited(t)
 	require.NoError(t, a.Redis().ConfigSet(t.Context(), "maxmemory", "1").Err())
-	require.Error(t, a.Store().SetAuditing(t.Context(), store.RunningAudit{}), "Redis is full")
+	require.Error(t, a.Store().SetAuditing(t.Context(), model.RunningAudit{}), "Redis is full")
 	report, err := Of(a).AuditAlone(t.Context(), &AuditOrder{})
 	require.NoError(t, err)
 	require.Equal(t, model.Agrees, report.Verdict)

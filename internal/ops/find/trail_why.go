@@ -8,7 +8,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/answers"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
@@ -43,10 +42,10 @@ type TrailMoney struct {
 
 // TrailQuarantine is a grant in quarantine, and the decision about it.
 type TrailQuarantine struct {
-	ID         int64         `json:"id" doc:"Number of the grant in the quarantine."`
-	Reason     ledger.Reason `json:"reason" doc:"What the grant contradicts."`
-	ResolvedBy string        `json:"resolved_by,omitempty" doc:"Who decided. Absent while the grant waits for a decision."`
-	Resolution string        `json:"resolution,omitempty" doc:"The decision and its reason. Absent while the grant waits for a decision."`
+	ID         int64                  `json:"id" doc:"Number of the grant in the quarantine."`
+	Reason     model.QuarantineReason `json:"reason" doc:"What the grant contradicts."`
+	ResolvedBy string                 `json:"resolved_by,omitempty" doc:"Who decided. Absent while the grant waits for a decision."`
+	Resolution string                 `json:"resolution,omitempty" doc:"The decision and its reason. Absent while the grant waits for a decision."`
 }
 
 // TrailWait says why a sink has not finished a grant. It is empty for other sinks.
@@ -80,7 +79,7 @@ func (t *trailSearch) campaign(ctx context.Context) error {
 		c.State = model.Unread
 	}
 	defer func() { t.out.State = c.State }()
-	if c.State == string(ledger.StateRefunded) {
+	if c.State == string(model.MoneyRefunded) {
 		return nil
 	}
 	if t.unreadAny("redis") { // do not wait for the same server again

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
@@ -36,7 +35,7 @@ func (s *Source) Letter(ctx context.Context, id string) (l model.Letter, err err
 }
 
 // Quarantine lists grants in quarantine.
-func (s *Source) Quarantine(ctx context.Context, after int64, all bool) ([]ledger.Quarantined, error) {
+func (s *Source) Quarantine(ctx context.Context, after int64, all bool) ([]model.Quarantined, error) {
 	read := s.Ledger().Quarantine
 	if all {
 		read = s.Ledger().QuarantineAll
@@ -45,7 +44,7 @@ func (s *Source) Quarantine(ctx context.Context, after int64, all bool) ([]ledge
 }
 
 // Quarantined returns a grant in quarantine.
-func (s *Source) Quarantined(ctx context.Context, id int64) (ledger.Quarantined, error) {
+func (s *Source) Quarantined(ctx context.Context, id int64) (model.Quarantined, error) {
 	q, found, err := s.Ledger().Quarantined(ctx, id)
 	if err == nil && !found {
 		err = fmt.Errorf("quarantine %d: %w", id, model.ErrNotFound)

@@ -17,7 +17,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/turn"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
-	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/ops/books"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
@@ -273,6 +272,6 @@ func (s *Source) Undecided(ctx context.Context, id string) (int64, error) {
 }
 
 // Restored returns the last restores of data that Redis had lost, by shard, newest first.
-func (s *Source) Restored(ctx context.Context) ([]recovery.Restored, error) {
+func (s *Source) Restored(ctx context.Context) ([]model.Restored, error) {
 	return losses.Of(s.App).Restored(ctx)
 }
