@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/optional"
 	"github.com/hongbao-project/hongbao/internal/base/plural"
 )
 
@@ -32,14 +32,14 @@ type LetterReport struct {
 	Gone    int64 `json:"gone" doc:"Number of letters that another decision resolved first. A requeue has delivered them nevertheless."`
 	// Next is the parameter After of a call that continues the work. It is empty if this call has processed everything, or
 	// if ids were given.
-	Next answers.Text `json:"next" nullable:"true" doc:"If the call ended too early: the value to send as the parameter 'after', to continue there. Null if no work is left."`
+	Next optional.Text `json:"next" nullable:"true" doc:"If the call ended too early: the value to send as the parameter 'after', to continue there. Null if no work is left."`
 	Refusals
 }
 
 // Passed notes that all selected letters up to this one are resolved or were refused.
 func (r *LetterReport) Passed(id string) {
 	if r.Next != "" {
-		r.Next = answers.Text(id)
+		r.Next = optional.Text(id)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/optional"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
@@ -33,7 +33,7 @@ func (b *fakeSource) Journal(_ context.Context, q access.JournalQuery) (access.J
 		p.Entries = append(p.Entries, access.Entry{Time: time.Unix(int64(i), 0), Who: "key:k1",
 			Action: access.PauseSink, Campaign: q.Campaign, Sink: "kafka", Outcome: access.OutcomeDone,
 			Details: map[string]any{"n": i, "why": "<b>", "asked": q.Who + " " + q.Since.Format(time.RFC3339)}})
-		p.Next = answers.Text(fmt.Sprint("1-", i))
+		p.Next = optional.Text(fmt.Sprint("1-", i))
 	}
 	if first < q.Limit {
 		p.Next = ""

@@ -20,7 +20,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/optional"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
@@ -211,7 +211,7 @@ func (d doer) PauseSink(_ context.Context, in ops.SinkPause) (deliveries.SinkCha
 
 func (d doer) RequeueLetters(_ context.Context, in ops.Requeue) (*model.LetterReport, error) {
 	d.after = in.After
-	return &model.LetterReport{Decision: "requeued", DryRun: in.DryRun, Matched: 4, Next: answers.Text(d.next)},
+	return &model.LetterReport{Decision: "requeued", DryRun: in.DryRun, Matched: 4, Next: optional.Text(d.next)},
 		d.do(d.who, "requeue [%s] %s %v %s", in.Letter, in.Campaign, in.DryRun, in.Why)
 }
 

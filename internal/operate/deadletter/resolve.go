@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/optional"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
@@ -69,7 +69,7 @@ func (p *Pick) Start() string {
 // must continue, and empties it once all letters are processed.
 func (l *Letters) pages(ctx context.Context, pick Pick, r *model.LetterReport,
 	fn func(k *store.Shard, letters []model.Letter) error) error {
-	r.Next = answers.Text(pick.Start())
+	r.Next = optional.Text(pick.Start())
 	if len(pick.IDs) == 0 {
 		err := l.each(ctx, &pick, func(k *store.Shard, letters []model.Letter, last string) error {
 			err := fn(k, letters)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/optional"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -25,11 +25,11 @@ type ListedCampaign struct {
 	From     time.Time        `json:"from" doc:"Start of the window for grabs."`
 	To       time.Time        `json:"to" doc:"End of the window for grabs."`
 	TimeZone string           `json:"time_zone" doc:"IANA name of the campaign's time zone."`
-	Codes    answers.Text     `json:"codes" nullable:"true" doc:"Source of the coupon codes: 'pattern' or 'file'. Null if the campaign has no codes."`
+	Codes    optional.Text    `json:"codes" nullable:"true" doc:"Source of the coupon codes: 'pattern' or 'file'. Null if the campaign has no codes."`
 }
 
 // codesFrom returns where a campaign's codes come from: pattern, file, or "" for no codes.
-func codesFrom(c *hongbao.Campaign) answers.Text {
+func codesFrom(c *hongbao.Campaign) optional.Text {
 	switch {
 	case c.Codes == nil:
 		return ""
@@ -42,7 +42,7 @@ func codesFrom(c *hongbao.Campaign) answers.Text {
 // CampaignPage is a page of the list of campaigns.
 type CampaignPage struct {
 	Campaigns []ListedCampaign `json:"campaigns" doc:"The campaigns of this page, in the order of their ids."`
-	Next      answers.Text     `json:"next" nullable:"true" doc:"To get the next page, send this value as the parameter 'after'. Null on the last page."`
+	Next      optional.Text    `json:"next" nullable:"true" doc:"To get the next page, send this value as the parameter 'after'. Null on the last page."`
 }
 
 // ListCampaigns returns up to limit campaigns of the ledger with ids greater than after, in the order of their ids. The
@@ -59,7 +59,7 @@ func (a Campaigns) ListCampaigns(ctx context.Context, after string, limit int, s
 			continue
 		}
 		if len(out.Campaigns) == limit {
-			out.Next = answers.Text(out.Campaigns[limit-1].ID)
+			out.Next = optional.Text(out.Campaigns[limit-1].ID)
 			return out, nil
 		}
 		out.Campaigns = append(out.Campaigns, ListedCampaign{s.ID, s.Name, s.Kind, c.Packets, s.Currency, c.Funded,

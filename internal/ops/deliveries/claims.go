@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/optional"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/model"
@@ -35,10 +35,10 @@ type OpenClaim struct {
 	Until time.Time `json:"until"`
 	// Topic, Partition and Offset say where to look for the batch. It is at the offset, or later in the partition, or it
 	// is missing. These fields, Sent and SettleFrom are null if this build can't read the claim's payload.
-	Topic     answers.Text `json:"topic"`
-	Partition *int         `json:"partition"`
-	Offset    *int64       `json:"offset"`
-	Sent      *time.Time   `json:"sent"`
+	Topic     optional.Text `json:"topic"`
+	Partition *int          `json:"partition"`
+	Offset    *int64        `json:"offset"`
+	Sent      *time.Time    `json:"sent"`
 	// SettleFrom is the earliest time at which a person may settle the claim. Until then, workers can still settle it by
 	// themselves, and a suspended worker may still send the batch.
 	SettleFrom *time.Time `json:"settle_from"`
@@ -103,7 +103,7 @@ func (a Deliveries) openClaim(sink string, shard int, c *store.OpenClaim) OpenCl
 		sink: sink, shard: shard}
 	if batch, err := publish.ReadPayload(c.Payload); err == nil { // else the claim is listed without these fields
 		from := batch.Sent.Add(a.app.Config.Publisher.ProducerExpiration)
-		out.Topic, out.Partition, out.Offset = answers.Text(batch.Topic), &batch.Partition, &batch.Offset
+		out.Topic, out.Partition, out.Offset = optional.Text(batch.Topic), &batch.Partition, &batch.Offset
 		out.Sent, out.SettleFrom = &batch.Sent, &from
 	}
 	for _, r := range c.Events {

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/optional"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/model"
@@ -37,7 +37,7 @@ func (a Deliveries) Letters(ctx context.Context, f *deadletter.Filter) (*deadlet
 // LetterPage is a page of dead letters.
 type LetterPage struct {
 	Letters []model.Letter `json:"letters" doc:"The letters of this page: by sink and shard, and within a shard the oldest first."`
-	Next    answers.Text   `json:"next" nullable:"true" doc:"To get the next page, send this value as the parameter 'after'. Null on the last page."`
+	Next    optional.Text  `json:"next" nullable:"true" doc:"To get the next page, send this value as the parameter 'after'. Null on the last page."`
 }
 
 // ListLetters lists dead letters, the oldest first within a sink and shard.
@@ -51,7 +51,7 @@ func (a Deliveries) ListLetters(ctx context.Context, f deadletter.Filter, after 
 	if p.Letters, next, err = letters.List(ctx, f, after, limit); err != nil {
 		return p, err
 	}
-	p.Next = answers.Text(next)
+	p.Next = optional.Text(next)
 	if p.Letters == nil {
 		p.Letters = []model.Letter{} // so that JSON has an empty list, not null
 	}
@@ -116,7 +116,7 @@ func (a Deliveries) withLettersLock(ctx context.Context, sink string, dryRun boo
 // eachSink runs do for each sink of pick, and merges the reports. A failing sink does not stop the sinks after it.
 func (a Deliveries) eachSink(ctx context.Context, pick *deadletter.Pick, dryRun bool,
 	do func(ctx context.Context, p *deadletter.Pick) (*model.LetterReport, error)) (all *model.LetterReport, err error) {
-	var next answers.Text
+	var next optional.Text
 	for _, p := range bySink(pick) {
 		var r *model.LetterReport
 		failed := a.withLettersLock(ctx, p.Filter.Sinks[0], dryRun, func(ctx context.Context) (err error) {
@@ -125,7 +125,7 @@ func (a Deliveries) eachSink(ctx context.Context, pick *deadletter.Pick, dryRun 
 		})
 		err = errors.Join(err, failed)
 		if r == nil { // do was not called
-			next = cmp.Or(next, answers.Text(p.Start()))
+			next = cmp.Or(next, optional.Text(p.Start()))
 			continue
 		}
 		next = cmp.Or(next, r.Next)

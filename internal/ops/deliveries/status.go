@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/answers"
 	"github.com/hongbao-project/hongbao/internal/base/metrics"
+	"github.com/hongbao-project/hongbao/internal/base/optional"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -31,9 +32,9 @@ type Status struct {
 
 // SinkStatus is the state of a sink.
 type SinkStatus struct {
-	Sink  string       `json:"sink" doc:"Name of the sink."`
-	State SinkState    `json:"state" enum:"unread,paused,down,no_worker,behind,working" doc:"State of the sink: the first of these states that applies."`
-	Why   answers.Text `json:"why" nullable:"true" doc:"Why the sink is in this state, as text; null for the state 'working'."`
+	Sink  string        `json:"sink" doc:"Name of the sink."`
+	State SinkState     `json:"state" enum:"unread,paused,down,no_worker,behind,working" doc:"State of the sink: the first of these states that applies."`
+	Why   optional.Text `json:"why" nullable:"true" doc:"Why the sink is in this state, as text; null for the state 'working'."`
 	// Waiting is how many grants and closes the sink has not finished. Oldest is how long the oldest of them has waited;
 	// nil if there are none.
 	Waiting int64    `json:"waiting" doc:"Number of grants and closes that the sink has not finished."`

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/optional"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
@@ -30,7 +30,7 @@ type UserData struct {
 	Resolved   []UserDecision         `json:"resolved_letters" doc:"Records of requeued and dropped dead letters of the user. Only on the first page."`
 	Quarantine []payments.Quarantined `json:"quarantine" doc:"Grants in quarantine, decided or not, with the user in either version. A payment from the reserve is among the decisions. The other version may name another user. At most 1000. Only on the first page."`
 	Pending    []UserPending          `json:"pending" doc:"Credits of the user at the remote whose result is unknown. At most 1000. Only on the first page."`
-	Next       answers.Text           `json:"next" nullable:"true" doc:"To get the next page, send this value as the parameter 'after'. Null on the last page."`
+	Next       optional.Text          `json:"next" nullable:"true" doc:"To get the next page, send this value as the parameter 'after'. Null on the last page."`
 }
 
 // UserWin is a win of a user, as the receipt in Redis or the ledger has it.
@@ -93,7 +93,7 @@ func (a Find) user(ctx context.Context, user, after string, limit int) (UserData
 			return out, err
 		}
 		if out.Campaigns == limit {
-			out.Next = answers.Text(last)
+			out.Next = optional.Text(last)
 			break
 		}
 		if err := a.userWins(ctx, &out, &c.Spec); err != nil {
