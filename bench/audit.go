@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 )
@@ -250,7 +250,7 @@ func (b *auditBench) settleByCopy(ctx context.Context, dsn string, c ledger.Camp
 
 // audit runs `hongbao audit`, and returns its peak memory in MB and its report. It returns an error unless everything
 // agrees.
-func (b *auditBench) audit(ctx context.Context) (peak float64, report audit.Report, err error) {
+func (b *auditBench) audit(ctx context.Context) (peak float64, report model.AuditReport, err error) {
 	out, peak, err := b.command(ctx, "audit", "--json")
 	if err != nil {
 		return peak, report, err
@@ -260,7 +260,8 @@ func (b *auditBench) audit(ctx context.Context) (peak float64, report audit.Repo
 	}
 	n, t := int64(b.n), &report.Total
 	inRedis := len(report.Campaigns) == 1 && report.Campaigns[0].InRedis
-	if report.Verdict != audit.Agrees || inRedis && (t.Granted != n || t.Published != n) || t.Settled != n || !report.Quiet {
+	if report.Verdict != model.Agrees || inRedis && (t.Granted != n || t.Published != n) || t.Settled != n ||
+		!report.Quiet {
 		return peak, report, fmt.Errorf("the audit of %d grants says %s", n, out)
 	}
 	return peak, report, nil

@@ -219,7 +219,7 @@ type benchReader struct {
 }
 
 // Window implements serve.Reader.
-func (b benchReader) Window(ctx context.Context, id string) (store.PublicView, error) {
+func (b benchReader) Window(ctx context.Context, id string) (model.PublicView, error) {
 	return b.store.Home(id).Window(ctx, id)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/dev/crowd"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/sinks/publish"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -67,7 +68,7 @@ func (b *lossBench) rows(ctx context.Context, rounds int) (results []Result, err
 			HowBaseline: "the time in which the same calls made these grants: a restore writes each grant once more",
 		}
 		var ours, baseline []float64
-		var steps []recovery.Steps
+		var steps []model.OpeningSteps
 		for range rounds {
 			l, err := b.lose(ctx, kind.size)
 			if err != nil {
@@ -84,16 +85,16 @@ func (b *lossBench) rows(ctx context.Context, rounds int) (results []Result, err
 }
 
 // besideSteps returns the median duration of each step, in seconds.
-func besideSteps(rounds []recovery.Steps) map[string]float64 {
+func besideSteps(rounds []model.OpeningSteps) map[string]float64 {
 	out := map[string]float64{}
-	for name, ms := range map[string]func(*recovery.Steps) int64{
-		"fence the ledger, s":               func(s *recovery.Steps) int64 { return s.Ledger },
-		"hear the processes, s":             func(s *recovery.Steps) int64 { return s.Witnesses },
-		"fence the topic meanwhile, s":      func(s *recovery.Steps) int64 { return s.Topic },
-		"read what they know, and judge, s": func(s *recovery.Steps) int64 { return s.Judge },
-		"put back, s":                       func(s *recovery.Steps) int64 { return s.PutBack },
-		"mark what the topic has, s":        func(s *recovery.Steps) int64 { return s.Marks },
-		"open, s":                           func(s *recovery.Steps) int64 { return s.Open },
+	for name, ms := range map[string]func(*model.OpeningSteps) int64{
+		"fence the ledger, s":               func(s *model.OpeningSteps) int64 { return s.Ledger },
+		"hear the processes, s":             func(s *model.OpeningSteps) int64 { return s.Witnesses },
+		"fence the topic meanwhile, s":      func(s *model.OpeningSteps) int64 { return s.Topic },
+		"read what they know, and judge, s": func(s *model.OpeningSteps) int64 { return s.Judge },
+		"put back, s":                       func(s *model.OpeningSteps) int64 { return s.PutBack },
+		"mark what the topic has, s":        func(s *model.OpeningSteps) int64 { return s.Marks },
+		"open, s":                           func(s *model.OpeningSteps) int64 { return s.Open },
 	} {
 		var all []float64
 		for i := range rounds {
@@ -115,7 +116,7 @@ type loss struct {
 	campaign [lossCampaigns]string
 
 	made           int // grants
-	took           recovery.Steps
+	took           model.OpeningSteps
 	receipts       [lossCampaigns]map[string]hongbao.Receipt
 	granting, shut time.Duration
 }
@@ -301,7 +302,7 @@ func (b *lossBench) recoverer(l *loss) (*recovery.Recoverer, func(), error) {
 
 // kept returns an error unless the restored receipts equal the answers that users got.
 func (l *loss) kept(ctx context.Context, lost int64, r *recovery.Recoverer) error {
-	var list []recovery.Restored
+	var list []model.Restored
 	for len(list) == 0 && ctx.Err() == nil { // the report is written after the shard is opened
 		var err error
 		if list, err = r.Restored(ctx); err != nil {

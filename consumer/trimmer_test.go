@@ -18,6 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
@@ -427,17 +428,17 @@ func TestResolvedLettersExpire(t *testing.T) {
 		}
 		return decisions
 	}
-	record(tr.cfg.Letters+time.Hour, store.Requeued, "5", lettersLimit+1)
-	record(tr.cfg.Letters+time.Minute, store.Dropped, "5", 2)
-	record(tr.cfg.Letters+time.Second, store.Dropped, "0", 1)
-	record(tr.cfg.Letters-time.Minute, store.Requeued, "5", 1)
+	record(tr.cfg.Letters+time.Hour, model.LetterRequeued, "5", lettersLimit+1)
+	record(tr.cfg.Letters+time.Minute, model.LetterDropped, "5", 2)
+	record(tr.cfg.Letters+time.Second, model.LetterDropped, "0", 1)
+	record(tr.cfg.Letters-time.Minute, model.LetterRequeued, "5", 1)
 
 	require.NoError(t, tr.Trim(t.Context(), 0))
-	require.Equal(t, []string{store.Requeued, store.Dropped, store.Dropped, store.Dropped, store.Requeued}, left(),
+	require.Equal(t, []string{model.LetterRequeued, model.LetterDropped, model.LetterDropped, model.LetterDropped, model.LetterRequeued}, left(),
 		"one call reads %d", lettersLimit)
 	for range 2 {
 		require.NoError(t, tr.Trim(t.Context(), 0))
-		require.Equal(t, []string{store.Requeued, store.Dropped, store.Dropped}, left())
+		require.Equal(t, []string{model.LetterRequeued, model.LetterDropped, model.LetterDropped}, left())
 	}
 	x, err := b.keys().ExpireLetters(t.Context(), &store.OldLetters{Sink: group, Age: -time.Minute, Limit: 9})
 	require.NoError(t, err)
@@ -447,7 +448,7 @@ func TestResolvedLettersExpire(t *testing.T) {
 	require.Len(t, rows, 2)
 	for i := range rows {
 		delete(rows[i].Values, "erased")
-		require.Equal(t, map[string]any{"letter": "4-1", "decision": store.Dropped, "by": "ann", "why": "x", "resolved": "7",
+		require.Equal(t, map[string]any{"letter": "4-1", "decision": model.LetterDropped, "by": "ann", "why": "x", "resolved": "7",
 			"seq": "5", "grant": "3 100", "entry.3": "grant rain 5 1 6 CNY"}, rows[i].Values)
 	}
 }

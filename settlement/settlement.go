@@ -35,6 +35,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // Database says where a ledger is. A program gets one from settlement/postgres, settlement/mysql or settlement/sqlite,
@@ -166,7 +167,7 @@ func New(config HandlerConfig) (hongbao.Handler, error) {
 		c.Ledger = config.Ledger.tables
 	}
 	if config.OnQuarantine != nil {
-		c.OnQuarantine = func(q ledger.Quarantined) error {
+		c.OnQuarantine = func(q model.Quarantined) error {
 			return config.OnQuarantine(Quarantined{ID: q.ID, Reason: string(q.Reason), Grant: q.Grant, Has: q.Has})
 		}
 	}

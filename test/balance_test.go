@@ -28,6 +28,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/front/bank"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/sinks/remote"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -53,7 +54,7 @@ func remoteBalance(t *testing.T) (url string, sut *ledger.Ledger) {
 		require.NoError(t, err)
 	}
 	for _, currency := range []string{"CNY", "USD"} {
-		_, err := sut.Fund(t.Context(), ledger.Funding{Client: "worker", ID: currency, Currency: currency,
+		_, err := sut.Fund(t.Context(), model.Funding{Client: "worker", ID: currency, Currency: currency,
 			Amount: hongbao.MaxAmount, Decision: stream.Decision{By: "ann", Why: "tests"}})
 		require.NoError(t, err)
 	}

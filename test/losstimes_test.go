@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/operate/recovery"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -241,15 +241,15 @@ func (w *timing) opened(was []int64) time.Duration {
 
 // steps reads the durations of the steps of each opening from the workers' logs. It also returns how many openings
 // restored grants.
-func (w *timing) steps() (steps []recovery.Steps, restored int) {
+func (w *timing) steps() (steps []model.OpeningSteps, restored int) {
 	w.t.Helper()
 	for _, p := range w.workers {
 		for text := range strings.Lines(p.Err.String()) {
 			var line struct {
-				Message string         `json:"message"`
-				Code    string         `json:"code"`
-				All     bool           `json:"every process has reported"`
-				Steps   recovery.Steps `json:"steps"`
+				Message string             `json:"message"`
+				Code    string             `json:"code"`
+				All     bool               `json:"every process has reported"`
+				Steps   model.OpeningSteps `json:"steps"`
 			}
 			if json.Unmarshal([]byte(text), &line) != nil || !strings.HasPrefix(line.Message, "a frozen shard is open again") {
 				continue
@@ -265,9 +265,9 @@ func (w *timing) steps() (steps []recovery.Steps, restored int) {
 }
 
 // line returns the row in Markdown: the times until the shards are open, and the median and maximum of each step.
-func (row *lossTime) line(took []time.Duration, steps []recovery.Steps) string {
+func (row *lossTime) line(took []time.Duration, steps []model.OpeningSteps) string {
 	slices.Sort(took)
-	median := func(ms func(*recovery.Steps) int64) string {
+	median := func(ms func(*model.OpeningSteps) int64) string {
 		var all []int64
 		for i := range steps {
 			all = append(all, ms(&steps[i]))
@@ -281,10 +281,13 @@ func (row *lossTime) line(took []time.Duration, steps []recovery.Steps) string {
 	}
 	return fmt.Sprintf("| %s | %d | %s | %.2f | %.2f | %s | %s | %s | %s | %s | %s | %s |", row.name, len(took), limit,
 		took[len(took)/2].Seconds(), took[len(took)-1].Seconds(),
-		median(func(s *recovery.Steps) int64 { return s.Ledger }), median(func(s *recovery.Steps) int64 { return s.Witnesses }),
-		median(func(s *recovery.Steps) int64 { return s.Topic }), median(func(s *recovery.Steps) int64 { return s.Judge }),
-		median(func(s *recovery.Steps) int64 { return s.PutBack }), median(func(s *recovery.Steps) int64 { return s.Marks }),
-		median(func(s *recovery.Steps) int64 { return s.Open }))
+		median(func(s *model.OpeningSteps) int64 { return s.Ledger }),
+		median(func(s *model.OpeningSteps) int64 { return s.Witnesses }),
+		median(func(s *model.OpeningSteps) int64 { return s.Topic }),
+		median(func(s *model.OpeningSteps) int64 { return s.Judge }),
+		median(func(s *model.OpeningSteps) int64 { return s.PutBack }),
+		median(func(s *model.OpeningSteps) int64 { return s.Marks }),
+		median(func(s *model.OpeningSteps) int64 { return s.Open }))
 }
 
 // timesTable matches the second table of docs/reliability.md.

@@ -17,6 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -38,7 +39,7 @@ func TestReplayKilledAnywhere(t *testing.T) {
 			before := dumpOf(c)
 			out, err := c.hongbao(append(args, "--dry-run")...)
 			require.NoError(t, err)
-			var dry replay.Report
+			var dry model.ReplayReport
 			require.NoError(t, json.Unmarshal([]byte(out), &dry))
 			require.Equal(t, int64(6_000), dry.Matched)
 			require.Equal(t, before, dumpOf(c), "a dry run changes nothing")
@@ -50,7 +51,7 @@ func TestReplayKilledAnywhere(t *testing.T) {
 			c.exactly(fresh)
 			out, err = c.hongbao(args...)
 			require.NoError(t, err)
-			var again replay.Report
+			var again model.ReplayReport
 			require.NoError(t, json.Unmarshal([]byte(out), &again))
 			require.Zero(t, again.Delivered, "a repeat pushes nothing")
 			require.True(t, again.Finished)

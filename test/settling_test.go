@@ -22,6 +22,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
 	sqlitedb "github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/sinks/remote"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -126,7 +127,7 @@ func (l *inLedger) aside(t *testing.T, grants []hongbao.Grant, errs []error) []i
 		list[i].Grant.Currency = "" // clear the currency, which the ledger has added
 	}
 	for _, g := range grants {
-		if slices.ContainsFunc(list, func(q ledger.Quarantined) bool { return q.Grant == g }) {
+		if slices.ContainsFunc(list, func(q model.Quarantined) bool { return q.Grant == g }) {
 			packets = append(packets, g.Packet)
 		}
 	}

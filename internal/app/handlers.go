@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/sinks"
 	"github.com/hongbao-project/hongbao/internal/sinks/webhook"
 )
@@ -146,8 +147,8 @@ func (a *App) settler(ctx context.Context) (*ledger.Settler, *campaign.Plans, er
 }
 
 // freeze returns a function that pauses the campaign of a grant that went to quarantine.
-func (a *App) freeze(ctx context.Context) func(ledger.Quarantined) error {
-	return func(q ledger.Quarantined) error {
+func (a *App) freeze(ctx context.Context) func(model.Quarantined) error {
+	return func(q model.Quarantined) error {
 		return a.pauseFor(ctx, &q.Grant, "a grant is in quarantine, its campaign was paused; `hongbao quarantine list`",
 			zap.String("reason", string(q.Reason)))
 	}

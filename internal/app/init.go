@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/sinks/publish"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -181,7 +182,7 @@ func (a *App) lost(ctx context.Context, shard int) error {
 		if err != nil {
 			return err
 		}
-		if c.State == ledger.StateFunded && a.store.Has(c.Spec.ID, c.Spec.Places(), shard) {
+		if c.State == model.MoneyFunded && a.store.Has(c.Spec.ID, c.Spec.Places(), shard) {
 			return refuse("campaign " + c.Spec.ID + ", which is funded,")
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/sinks/remote"
 )
@@ -114,7 +115,7 @@ type planned struct {
 // money, so no more credits may be sent.
 func (p *planned) Currency(ctx context.Context, id string) (string, error) {
 	c, err := p.app.Campaign(ctx, id)
-	if err == nil && c.State == ledger.StateRefunded {
+	if err == nil && c.State == model.MoneyRefunded {
 		err = hongbao.Errorf(hongbao.ClassConflict, "campaign %s was refunded: no more of its credits are sent", id)
 	}
 	return c.Spec.Currency, err
@@ -124,4 +125,12 @@ func (p *planned) Currency(ctx context.Context, id string) (string, error) {
 type OperatorDecision struct {
 	Outcome remote.CreditOutcome
 	At      time.Time
+}
+
+// Booked is the decision that the remote has booked the credits.
+func Booked() OperatorDecision { return OperatorDecision{Outcome: remote.Done} }
+
+// NotBooked is the decision that the remote had not booked the credits at this time.
+func NotBooked(at time.Time) OperatorDecision {
+	return OperatorDecision{Outcome: remote.NotSent, At: at}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
-	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/books"
 )
@@ -69,7 +69,7 @@ func runAudit(cmd *cobra.Command, o ops.Operations, in ops.Audit) error {
 	err = errors.Join(printAnswer(cmd, report, func(w io.Writer) error {
 		return report.WriteWithin(w, terminalWidth(cmd.OutOrStdout()))
 	}), err)
-	if err == nil && report.Verdict != audit.Agrees {
+	if err == nil && report.Verdict != model.Agrees {
 		err = app.NeedsAttention("the audit found differences")
 	}
 	if err != nil || report.Quiet {
@@ -166,8 +166,8 @@ double_credit can't be acknowledged.`,
 }
 
 // readDifference reads one difference of a report.
-func readDifference(r io.Reader) (*audit.Difference, error) {
-	d := &audit.Difference{}
+func readDifference(r io.Reader) (*model.Difference, error) {
+	d := &model.Difference{}
 	in := json.NewDecoder(io.LimitReader(r, 1<<20))
 	in.DisallowUnknownFields()
 	if err := in.Decode(d); err != nil {

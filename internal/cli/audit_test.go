@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -120,7 +121,7 @@ func TestLastAudit(t *testing.T) {
 		require.Contains(t, d.run(args...).err, "there has been no audit of all campaigns yet: run `hongbao audit`, or press Audit now in the console")
 	}
 	d.campaign("rain", 10, 1000)
-	same := func(code int, report *audit.Report, differences int64) {
+	same := func(code int, report *model.AuditReport, differences int64) {
 		t.Helper()
 		r := at.requireSame(d, "audit", "last")
 		require.Equal(t, code, r.code, r.err)
@@ -175,7 +176,7 @@ func TestAuditAtAServer(t *testing.T) {
 	require.NotContains(t, same(0, "audit", "--wait", "30s"), "(sealed)")
 	r := at.run("audit", "--seal", "--json")
 	require.Zero(t, r.code, r.err)
-	require.True(t, decided[audit.Report](t, r.out).Campaigns[1].Sealed)
+	require.True(t, decided[model.AuditReport](t, r.out).Campaigns[1].Sealed)
 	require.Contains(t, same(0, "audit"), "snow (sealed)")
 	require.NoError(t, d.rdb.RPop(t.Context(), d.store.Home("rain").Keys.Stock("rain")).Err())
 	require.Contains(t, same(exitFound, "audit"), "packet_missing: 1.")
@@ -230,7 +231,7 @@ func TestAuditNamesACopyInTheTopic(t *testing.T) {
 	require.Empty(t, d.audit(0).Found, "a foreign record is not a difference")
 	d.write(m.Partition, kafka.Message{Key: m.Key, Value: m.Value, Headers: m.Headers, Time: time.Now()})
 	r := d.audit(3)
-	require.Equal(t, map[audit.Kind]int64{audit.DuplicateInTopic: 1}, r.Found)
+	require.Equal(t, map[model.DifferenceKind]int64{audit.DuplicateInTopic: 1}, r.Found)
 	require.EqualValues(t, 1, r.Total.Duplicates)
 	require.EqualValues(t, 1, r.Total.Foreign)
 	var body struct {

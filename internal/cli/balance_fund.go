@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/payments"
 )
 
@@ -23,7 +23,7 @@ type clientFund struct {
 	Credits  int64          `json:"credits"`
 }
 
-func printableFund(f *ledger.Fund) clientFund {
+func printableFund(f *model.Fund) clientFund {
 	return clientFund{f.Client, f.Currency, f.Funded, f.Credited, f.Left(), f.Credits}
 }
 
@@ -58,7 +58,7 @@ func writeFunds(w io.Writer, funds []clientFund) error {
 }
 
 func balanceFundCmd() *cobra.Command {
-	var f ledger.Funding
+	var f model.Funding
 	cmd := &cobra.Command{
 		Use: "fund CLIENT", Short: "Add money to a client's fund, which pays its credits",
 		Long: "Adds an amount to the client's fund in a currency, once for each --id. A repeat of the command moves\n" +

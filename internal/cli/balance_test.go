@@ -23,6 +23,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/ops/apikeys"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -255,10 +256,10 @@ func TestWorkSettlesAtTheBalanceServer(t *testing.T) {
 	breaker(ops, "0")
 	w.Signal(syscall.SIGTERM)
 	require.Zero(t, w.wait(30*time.Second).code)
-	report := decided[audit.Report](t, d.ok("audit", "--json", "--wait", "20s"))
+	report := decided[model.AuditReport](t, d.ok("audit", "--json", "--wait", "20s"))
 	require.Equal(t, int64(packets), report.Total.Settled, "the audit asked the remote about every grant")
 	require.Len(t, report.LeftOut, 1, "the topic alone: %v", report.LeftOut)
-	unasked := decided[audit.Report](t, d.ok("audit", "--json", "--remote.queryable=false"))
+	unasked := decided[model.AuditReport](t, d.ok("audit", "--json", "--remote.queryable=false"))
 	require.Contains(t, strings.Join(unasked.LeftOut, "; "), "the remote balance system")
 	for user, amount := range want {
 		_, a := call(t, "GET", "http://"+addr+"/v1/accounts/"+user, "")
@@ -295,8 +296,8 @@ func TestContradictionPausesTheCampaign(t *testing.T) {
 	w.Signal(syscall.SIGTERM)
 	require.Zero(t, w.wait(30*time.Second).code)
 	require.Equal(t, "paused", d.show("rain").Redis.State)
-	report := decided[audit.Report](t, d.run("audit", "--json").out)
-	require.Equal(t, map[audit.Kind]int64{audit.Different: 5, audit.DeadLetter: 5}, report.Found,
+	report := decided[model.AuditReport](t, d.run("audit", "--json").out)
+	require.Equal(t, map[model.DifferenceKind]int64{audit.Different: 5, audit.DeadLetter: 5}, report.Found,
 		"the audit reads the remote's credits")
 }
 
@@ -320,10 +321,10 @@ func TestRequeueAtTheBalanceServer(t *testing.T) {
 		require.Equal(t, []any{map[string]any{"currency": "CNY", "balance": float64(amount), "credits": 1.0}}, a["balances"],
 			user)
 	}
-	require.Equal(t, audit.Agrees, d.auditNow().Verdict)
+	require.Equal(t, model.Agrees, d.auditNow().Verdict)
 	require.Equal(t, want["u0000"]+want["u0001"]+want["u0002"]+want["u0003"], d.show("rain").Ledger.Granted)
 	d.ok("replay", "again", "--to", "balance", "--campaign", "rain")
-	require.Equal(t, audit.Agrees, d.auditNow().Verdict, "a replay repeats the same idempotency keys")
+	require.Equal(t, model.Agrees, d.auditNow().Verdict, "a replay repeats the same idempotency keys")
 }
 
 func (d *deployment) id() string {

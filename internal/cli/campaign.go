@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 )
@@ -104,7 +104,7 @@ func createCmd() *cobra.Command {
 				}
 				how := "created and funded"
 				switch {
-				case out.State == ledger.StateRefunded:
+				case out.State == model.MoneyRefunded:
 					how = "existed already, and is refunded"
 				case !out.Created:
 					how = "existed already"

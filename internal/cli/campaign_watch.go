@@ -12,11 +12,10 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
-	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 func campaignWatchCmd() *cobra.Command {
@@ -106,14 +105,14 @@ func watchCampaign(c *campaigns.Shown, sinks *deliveries.Status, before *watched
 // stateOf returns the state of a campaign in words. The window counts by the clock of this machine.
 func stateOf(c *campaigns.Shown, now time.Time) string {
 	switch {
-	case c.Ledger.State == ledger.StateRefunded:
+	case c.Ledger.State == model.MoneyRefunded:
 		return "refunded"
 	case c.Redis == nil:
 		return "not loaded"
-	case c.Redis.State != store.StateOpen:
+	case c.Redis.State != "open":
 		return c.Redis.State
 	}
-	view := store.PublicView{State: c.Redis.State, From: c.Spec.From, To: c.Spec.To, SoldOut: c.Redis.Left == 0, Now: now}
+	view := model.PublicView{State: c.Redis.State, From: c.Spec.From, To: c.Spec.To, SoldOut: c.Redis.Left == 0, Now: now}
 	return strings.ReplaceAll(view.Status(), "_", " ")
 }
 

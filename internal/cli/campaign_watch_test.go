@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -23,7 +23,7 @@ func shownRain() *campaigns.Shown {
 	return &campaigns.Shown{
 		Spec: hongbao.Campaign{ID: "rain", Name: "春雨红包", Currency: "CNY", From: noon, To: noon.Add(time.Hour),
 			TimeZone: "Asia/Shanghai"},
-		Ledger: campaigns.CampaignInLedger{State: ledger.StateFunded, Packets: 50_000, Funded: 500_000_00, Granted: 1_234_56},
+		Ledger: campaigns.CampaignInLedger{State: model.MoneyFunded, Packets: 50_000, Funded: 500_000_00, Granted: 1_234_56},
 		Redis: &store.Status{State: store.StateOpen, Packets: 50_000, GrantedAmount: 1_300_00,
 			Counts: store.Counts{Loaded: 50_000, Granted: 12_034, Left: 37_966}},
 	}
@@ -61,7 +61,7 @@ func TestStateOfACampaign(t *testing.T) {
 		"sold out":    func(c *campaigns.Shown) time.Time { c.Redis.Left = 0; return noon },
 		"paused":      func(c *campaigns.Shown) time.Time { c.Redis.State = store.StatePaused; return noon },
 		"not loaded":  func(c *campaigns.Shown) time.Time { c.Redis = nil; return noon },
-		"refunded":    func(c *campaigns.Shown) time.Time { c.Redis, c.Ledger.State = nil, ledger.StateRefunded; return noon },
+		"refunded":    func(c *campaigns.Shown) time.Time { c.Redis, c.Ledger.State = nil, model.MoneyRefunded; return noon },
 	} {
 		c := shownRain()
 		at := change(c)

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/apikeys"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
@@ -50,7 +50,7 @@ var byFlag = map[string]completer{
 		}
 		return roles, nil
 	},
-	"client": offerClients, "class": offerOneOf(deadletter.Classes()),
+	"client": offerClients, "class": offerOneOf(model.LetterClasses()),
 }
 
 // complete adds completions to a command and its subcommands. cobra generates the scripts for each shell.
@@ -183,7 +183,7 @@ func offerShards(cmd *cobra.Command, _ string) (numbers []string, err error) {
 
 func offerLetters(cmd *cobra.Command, _ string) (ids []string, err error) {
 	err = operate(cmd, app.Needs{}, func(o ops.Operations) error {
-		page, err := o.ListLetters(cmd.Context(), ops.LetterList{Limit: deadletter.MaxListed})
+		page, err := o.ListLetters(cmd.Context(), ops.LetterList{Limit: model.MaxLetters})
 		for i := range page.Letters {
 			l := &page.Letters[i]
 			ids = append(ids, fmt.Sprintf("%s\t%s, %.60q", l.ID, l.Class, l.Reason))

@@ -15,9 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
-	"github.com/hongbao-project/hongbao/internal/sinks/remote"
 )
 
 // confirmFlags has what a person found out at the remote, and the person's name.
@@ -102,7 +101,7 @@ func (f *confirmFlags) check(cmd *cobra.Command, ids []string) error {
 		return app.Usage("--patience: give 0 or more")
 	}
 	for _, id := range ids {
-		sink, _, _, err := deadletter.ParseID(id)
+		sink, _, _, err := model.ParseLetterID(id)
 		if err != nil {
 			return app.Usage("%w", err)
 		}
@@ -125,14 +124,14 @@ func (f *confirmFlags) confirmation(letters []string) (o deliveries.Confirmation
 		o.Packets = append(o.Packets, p)
 	}
 	if f.booked {
-		o.Word, o.Why = app.OperatorDecision{Outcome: remote.Done}, "booked at the remote: "+f.who.Why
+		o.Word, o.Why = app.Booked(), "booked at the remote: "+f.who.Why
 		return o, nil
 	}
 	at, err := parseTime("--asked", f.asked)
 	if err == nil && at.After(time.Now()) {
 		err = app.Usage("--asked %s: this time is in the future", f.asked)
 	}
-	o.Word, o.Why = app.OperatorDecision{Outcome: remote.NotSent, At: at}, "not booked at the remote, asked at "+f.asked+": "+
+	o.Word, o.Why = app.NotBooked(at), "not booked at the remote, asked at "+f.asked+": "+
 		f.who.Why
 	return o, err
 }
@@ -155,7 +154,7 @@ func writeConfirmed(w io.Writer, c *deliveries.Confirmed, f *confirmFlags) error
 			return err
 		}
 	}
-	if c.Report == nil {
+	if c.LetterReport == nil {
 		return nil
 	}
 	if c.DryRun {

@@ -13,8 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -136,7 +135,7 @@ func TestConfirmCreditsInDoubt(t *testing.T) {
 	require.Equal(t, []int{4, 1, 6}, []int{credits, most, posts})
 	require.Equal(t, want["u0000"]+want["u0001"]+want["u0002"]+want["u0003"], d.show("rain").Ledger.Granted)
 	report := d.auditNow()
-	require.Equal(t, audit.Agrees, report.Verdict, "%v", report.Found)
+	require.Equal(t, model.Agrees, report.Verdict, "%v", report.Found)
 	require.Zero(t, report.Total.OpenClaims)
 	log, err := d.rdb.XRange(t.Context(), d.store.Shard(0).Keys.ResolvedLetters("balance"), "-", "+").Result()
 	require.NoError(t, err)
@@ -236,6 +235,6 @@ func TestConfirmRefuses(t *testing.T) {
 	} {
 		d.refused(2, c.args, c.says)
 	}
-	require.Equal(t, []deadletter.Letter{letter}, decided[listed](t, d.ok("dead", "list", "--json")).Letters,
+	require.Equal(t, []model.Letter{letter}, decided[listed](t, d.ok("dead", "list", "--json")).Letters,
 		"it is as it was")
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/front/web/webtest"
-	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -137,7 +137,7 @@ func TestAdministrationByHTTP(t *testing.T) {
 	require.Equal(t, 200, a.post("/v1/campaigns/rain/refund", `{"amount":800}`, "refund-3", &ending))
 	require.EqualValues(t, 800, d.show("rain").Ledger.Refunded)
 	r := d.auditNow()
-	require.Equal(t, audit.Agrees, r.Verdict, "%v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%v", r.Differences)
 	g.Signal(syscall.SIGTERM)
 	require.Zero(t, g.wait(30*time.Second).code)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -109,7 +109,7 @@ func TestCouponsWithCodes(t *testing.T) {
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		return d.rdb.Exists(t.Context(), k.Keys.Campaign("spring-coupons"), k.Keys.Codes("spring-coupons")).Val() == 0
 	}, "the campaign left Redis")
-	require.True(t, decided[audit.Report](t, d.ok("audit", "--seal", "--json", "--wait", "30s")).Campaigns[0].Sealed)
+	require.True(t, decided[model.AuditReport](t, d.ok("audit", "--seal", "--json", "--wait", "30s")).Campaigns[0].Sealed)
 	require.Contains(t, d.ok("audit", "--wait", "30s"), "spring-coupons (sealed)")
 	require.NotContains(t, d.ok("audit", "--wait", "30s", "--campaign", "spring-coupons"), "(sealed)",
 		"an audit of one sealed campaign reads its grants")

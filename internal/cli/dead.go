@@ -16,7 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
@@ -29,11 +29,11 @@ func deadCmd() *cobra.Command {
 }
 
 // addFilter adds the flags that select dead letters. It returns a function that parses the time flags into the filter.
-func addFilter(flags *pflag.FlagSet, f *ops.LetterFilter) (times func() error) {
+func addFilter(flags *pflag.FlagSet, f *model.LetterFilter) (times func() error) {
 	from, until := "", ""
 	flags.StringVar(&f.Sink, "sink", "", "only letters of these sinks, separated by commas (default all of deployment.sinks)")
 	flags.StringVar(&f.Campaign, "campaign", "", "only letters of this campaign")
-	flags.StringVar(&f.Class, "class", "", "only letters whose last error has this class: "+strings.Join(deadletter.Classes(), ", "))
+	flags.StringVar(&f.Class, "class", "", "only letters whose last error has this class: "+strings.Join(model.LetterClasses(), ", "))
 	flags.StringVar(&f.User, "user", "", "only letters of this user")
 	flags.StringVar(&f.Reason, "reason", "", "only letters whose reason contains this text")
 	flags.StringVar(&from, "from-time", "", "only letters that became dead letters at or after this time, such as 2026-02-17T20:00:00Z")
@@ -87,7 +87,7 @@ func writeLetters(w io.Writer, p *deliveries.LetterPage) error {
 	if p.Next != "" {
 		fmt.Fprintf(t, "next: --after %s\n", p.Next)
 	}
-	if slices.ContainsFunc(p.Letters, func(l deadletter.Letter) bool { return l.Class == "conflict" }) {
+	if slices.ContainsFunc(p.Letters, func(l model.Letter) bool { return l.Class == "conflict" }) {
 		fmt.Fprintln(t, "Class conflict: do not drop a credit in doubt. `hongbao dead show LETTER` prints the whole reason; see "+
 			"docs/remote-balance.md#when-a-person-has-to-decide.")
 	}
@@ -120,7 +120,7 @@ const countFirst = "With filters, begin with --dry-run: it prints the number of 
 // lettersCmd adds flags and the run function to the command requeue or drop. The flags set the fields of in, and do
 // makes the decision.
 func lettersCmd(cmd *cobra.Command, in *ops.Letters,
-	do func(ctx context.Context, o ops.Operations) (*deadletter.Report, error)) *cobra.Command {
+	do func(ctx context.Context, o ops.Operations) (*model.LetterReport, error)) *cobra.Command {
 	flags := cmd.Flags()
 	times := addFilter(flags, &in.LetterFilter)
 	addBy(flags, &in.By, &in.Why, "; stored with the letter (required)")
@@ -166,7 +166,7 @@ func deadRequeueCmd() *cobra.Command {
 			"nothing twice. If the sink refuses a letter again, it remains a dead letter.\n\n" + countFirst,
 		Example: "  hongbao dead requeue --sink kafka --class permanent --by ann --why \"topic takes 2 MB now\" --dry-run\n" +
 			"  hongbao dead requeue kafka/0/1771358400000-0 --by ann --why \"topic takes 2 MB now\"",
-	}, &in.Letters, func(ctx context.Context, o ops.Operations) (*deadletter.Report, error) {
+	}, &in.Letters, func(ctx context.Context, o ops.Operations) (*model.LetterReport, error) {
 		return o.RequeueLetters(ctx, in)
 	})
 	cmd.Flags().Float64Var(&in.Rate, "rate", 0, "the most grants per second; 0 for the sink's own limit")
@@ -181,5 +181,7 @@ func deadDropCmd() *cobra.Command {
 		Long: "Resolves the letters without delivering them. Redis stores them complete, with --by and --why. The\n" +
 			"audit lists their grants as not delivered by a person's decision.\n\n" + countFirst,
 		Example: "  hongbao dead drop kafka/0/1771358400123-0 --by ann --why \"a test entry written by hand\"",
-	}, &in, func(ctx context.Context, o ops.Operations) (*deadletter.Report, error) { return o.DropLetters(ctx, in) })
+	}, &in, func(ctx context.Context, o ops.Operations) (*model.LetterReport, error) {
+		return o.DropLetters(ctx, in)
+	})
 }

@@ -15,9 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
-	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/ops/payments"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -31,9 +30,9 @@ func decided[T any](t *testing.T, out string) T {
 	return v
 }
 
-func (d *deployment) auditNow() audit.Report {
+func (d *deployment) auditNow() model.AuditReport {
 	d.t.Helper()
-	return decided[audit.Report](d.t, d.run("audit", "--json").out)
+	return decided[model.AuditReport](d.t, d.run("audit", "--json").out)
 }
 
 // buried turns every grant in the stream of shard 0 into a dead letter of a sink.
@@ -60,8 +59,8 @@ func (d *deployment) buried(sink string) {
 }
 
 type listed struct {
-	Letters []deadletter.Letter `json:"letters"`
-	Next    string              `json:"next"`
+	Letters []model.Letter `json:"letters"`
+	Next    string         `json:"next"`
 }
 
 // Dead letters are listed, shown, requeued and dropped, with the person and the reason (B51). The audit reports the
@@ -89,7 +88,7 @@ func TestDeadLetters(t *testing.T) {
 	v := &visitor{t, "http://" + control, d.key("viewer")}
 	trail := v.sees("/trail?campaign=rain&user=u0", "Dead letter "+first.ID+": ", "the account is closed")
 	require.NotContains(t, trail, "Finished", "nothing was delivered")
-	shown := decided[deadletter.Letter](t, d.ok("dead", "show", first.ID))
+	shown := decided[model.Letter](t, d.ok("dead", "show", first.ID))
 	require.Equal(t, first, shown)
 	require.Equal(t, "u0", shown.Grant.User)
 	require.Equal(t, int64(4), d.auditNow().Found[audit.DeadLetter])
@@ -118,13 +117,13 @@ func TestDeadLetters(t *testing.T) {
 	require.Contains(t, d.ok("dead", "drop", rest.Letters[0].ID, "--by", "bob", "--why", "paid by hand"),
 		"1 of 1 letter was dropped")
 	v.sees("/trail?campaign=rain&user="+rest.Letters[0].Grant.User, "Its dead letter was dropped by bob: paid by hand")
-	report := decided[deadletter.Report](t,
+	report := decided[model.LetterReport](t,
 		d.ok(append([]string{"dead", "requeue", "--sink", "balance", "--expect", "2", "--rate", "100", "--json"}, who...)...))
 	require.Equal(t, int64(2), report.Resolved)
 	require.Empty(t, decided[listed](t, d.ok("dead", "list", "--json")).Letters)
 
 	r := d.auditNow()
-	require.Equal(t, audit.Agrees, r.Verdict, "%v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%v", r.Differences)
 	require.Equal(t, int64(3), r.Total.Settled)
 	require.Equal(t, int64(1), r.Total.Dropped)
 	require.Contains(t, r.Dropped[0].Detail, `dropped by bob: "paid by hand"`)
@@ -195,7 +194,7 @@ func TestReplayToLedger(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(5), d.auditNow().Found[audit.Lost])
 	require.Contains(t, d.ok("replay", "repair", "--to", "balance", "--dry-run"), "would deliver 5 of 5")
-	report := decided[replay.Report](t, d.ok("replay", "repair", "--to", "balance", "--json", "--rate", "1000"))
+	report := decided[model.ReplayReport](t, d.ok("replay", "repair", "--to", "balance", "--json", "--rate", "1000"))
 	require.True(t, report.Finished)
 	require.Equal(t, int64(5), report.Delivered)
 	r := d.auditNow()
@@ -220,7 +219,7 @@ func TestReplayKeepsTheSinksRate(t *testing.T) {
 		d.ok("grab", "rain", fmt.Sprintf("u%d", i))
 	}
 	d.ok("sink", "limit", "balance", "--rate", "2", "--by", "ann", "--why", "the bank asked for it")
-	report := decided[replay.Report](t, d.ok("replay", "repair", "--to", "balance", "--json"))
+	report := decided[model.ReplayReport](t, d.ok("replay", "repair", "--to", "balance", "--json"))
 	require.Equal(t, int64(5), report.Delivered)
 	require.Greater(t, report.Seconds, 1.4)
 }

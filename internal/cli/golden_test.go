@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/apikeys"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ops/payments"
@@ -265,7 +265,7 @@ func (a *goldenAnswers) decisions(dir string) {
 	at.add(0, "", "user", "show", "u1")
 	at.add(0, "", "quarantine", "campaign", "nowhere", "--by", "ann", "--why", "forged")
 	w.stop(syscall.SIGTERM)
-	report := decided[audit.Report](a.t, at.add(3, "-that-differs", "audit"))
+	report := decided[model.AuditReport](a.t, at.add(3, "-that-differs", "audit"))
 	at.add(3, "-that-differs", "audit", "last")
 	file := filepath.Join(dir, "difference.json")
 	text, err := json.Marshal(report.Differences[0])

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -56,7 +57,7 @@ func TestHoleAboveTheLimit(t *testing.T) {
 			require.NoError(t, err)
 			require.EqualValues(t, 1, rows)
 			differs := d.audit(exitFound)
-			require.Equal(t, map[audit.Kind]int64{audit.OverHold: 1}, differs.Found)
+			require.Equal(t, map[model.DifferenceKind]int64{audit.OverHold: 1}, differs.Found)
 			require.Contains(t, d.refused(exitFound, []string{"audit"}).out, "repeat that command")
 			d.ok(grant...)
 			d.ok("audit")

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/operate/replay"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -75,7 +75,7 @@ func TestMoveToAnotherTopic(t *testing.T) {
 	d.topic, d.addr = other.Topic(t, 2,
 		map[string]string{"retention.ms": "-1", "unclean.leader.election.enable": "false"}), other.Addr
 	d.set("KAFKA_BROKERS", d.addr, "KAFKA_TOPIC", d.topic)
-	report := decided[replay.Report](t, d.ok("replay", "new-topic", "--to", "kafka", "--missing", "--json"))
+	report := decided[model.ReplayReport](t, d.ok("replay", "new-topic", "--to", "kafka", "--missing", "--json"))
 	require.EqualValues(t, 30, report.Delivered)
 	w = d.start("work")
 	require.Equal(t, 20, d.crowdOf("rain", 60, 20))

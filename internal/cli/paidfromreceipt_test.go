@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -33,7 +33,7 @@ func TestToldUserIsPaidFromHisReceipt(t *testing.T) {
 
 	r := d.run("audit", "--wait", "30s")
 	require.Equal(t, exitFound, r.code, r.out)
-	for _, kind := range []audit.Kind{audit.Lost, audit.MissingInTopic} {
+	for _, kind := range []model.DifferenceKind{audit.Lost, audit.MissingInTopic} {
 		require.Contains(t, r.out, string(kind)+": 1.")
 	}
 	require.Contains(t, r.out, "`hongbao replay NAME --to balance --missing`")
@@ -43,8 +43,8 @@ func TestToldUserIsPaidFromHisReceipt(t *testing.T) {
 
 	before := d.show("rain").Ledger.Granted
 	for i, name := range []string{"repair", "repair", "again"} {
-		report := decided[replay.Report](t, d.ok("replay", name+"-topic", "--to", "kafka", "--json"))
-		paid := decided[replay.Report](t, d.ok("replay", name, "--to", "balance", "--json"))
+		report := decided[model.ReplayReport](t, d.ok("replay", name+"-topic", "--to", "kafka", "--json"))
+		paid := decided[model.ReplayReport](t, d.ok("replay", name, "--to", "balance", "--json"))
 		once := int64(0)
 		if i == 0 {
 			once = 1

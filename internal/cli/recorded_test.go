@@ -18,6 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -75,8 +76,8 @@ func TestEndOfACampaignPaidAtTheBalanceServer(t *testing.T) {
 	dir := t.TempDir()
 	disclosure, grants := filepath.Join(dir, "rain.json"), filepath.Join(dir, "grants.jsonl")
 	require.NoError(t, os.WriteFile(disclosure, []byte(d.ok("campaign", "reveal", "rain")), 0o600))
-	report := decided[audit.Report](t, d.ok("audit", "--json", "--wait", "30s"))
-	require.Equal(t, audit.Agrees, report.Verdict)
+	report := decided[model.AuditReport](t, d.ok("audit", "--json", "--wait", "30s"))
+	require.Equal(t, model.Agrees, report.Verdict)
 	require.Empty(t, report.LeftOut, "Redis, ledger, topic and remote were compared")
 	require.EqualValues(t, granted, report.Total.Settled)
 	require.EqualValues(t, granted, report.Total.Published)
@@ -99,7 +100,7 @@ func TestEndOfACampaignPaidAtTheBalanceServer(t *testing.T) {
 	for _, receipt := range []string{before, after} {
 		require.Contains(t, receipt, money.Text(want["u0007"], "CNY"))
 	}
-	require.Equal(t, audit.Agrees, decided[audit.Report](t, d.ok("audit", "--json")).Verdict)
+	require.Equal(t, model.Agrees, decided[model.AuditReport](t, d.ok("audit", "--json")).Verdict)
 }
 
 // teller is a proxy in front of a balance server. If armed, it cuts off the ledger after the server has booked a credit
@@ -175,8 +176,8 @@ func TestLedgerAwayWhileTheBalanceServerAnswers(t *testing.T) {
 	n, sum := booked(t, addr, want)
 	require.Equal(t, packets, n)
 	require.EqualValues(t, 20_000, sum)
-	report := decided[audit.Report](t, direct.ok("audit", "--json", "--wait", "20s"))
-	require.Equal(t, audit.Agrees, report.Verdict)
+	report := decided[model.AuditReport](t, direct.ok("audit", "--json", "--wait", "20s"))
+	require.Equal(t, model.Agrees, report.Verdict)
 	require.Equal(t, int64(packets), report.Total.Settled)
 }
 
@@ -196,7 +197,7 @@ func TestReplayToTheBalanceServer(t *testing.T) {
 	w.Kill()
 	bank.Kill()
 	startBalance(t, addr, filepath.Join(t.TempDir(), "empty.db"))
-	require.Equal(t, map[audit.Kind]int64{audit.Lost: 20}, d.auditNow().Found)
+	require.Equal(t, map[model.DifferenceKind]int64{audit.Lost: 20}, d.auditNow().Found)
 
 	late := *d
 	late.env = append(append([]string{}, d.env...), "HONGBAO_REMOTE_RETENTION=30ms", "HONGBAO_REMOTE_MARGIN=20ms",
@@ -210,7 +211,7 @@ func TestReplayToTheBalanceServer(t *testing.T) {
 		n, sum := booked(t, addr, want)
 		require.Equal(t, 20, n)
 		require.EqualValues(t, 1_000, sum)
-		require.Equal(t, audit.Agrees, d.auditNow().Verdict)
+		require.Equal(t, model.Agrees, d.auditNow().Verdict)
 	}
 }
 
@@ -241,5 +242,5 @@ func TestRequeueAtTheBalanceServerOfWhatIsRecorded(t *testing.T) {
 	}
 	require.Equal(t, all-want["u0001"], sum)
 	require.Equal(t, all, d.show("rain").Ledger.Granted)
-	require.Equal(t, map[audit.Kind]int64{audit.Lost: 1}, d.auditNow().Found, "what the server lost")
+	require.Equal(t, map[model.DifferenceKind]int64{audit.Lost: 1}, d.auditNow().Found, "what the server lost")
 }

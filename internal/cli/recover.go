@@ -13,8 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/operate/recovery"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/losses"
 )
 
@@ -105,7 +104,7 @@ func recoverOptions(cmd *cobra.Command, accept bool, without []string, word *los
 }
 
 // writeAccepted prints each accepted loss, with the person who accepted it and the reason.
-func writeAccepted(w io.Writer, words []ledger.AcceptedLoss) error {
+func writeAccepted(w io.Writer, words []model.AcceptedLoss) error {
 	for i := range words {
 		word := &words[i]
 		if _, err := fmt.Fprintf(w, "%s: %s accepted that shard %d continues in epoch %d: %s (%s)\n",
@@ -118,7 +117,7 @@ func writeAccepted(w io.Writer, words []ledger.AcceptedLoss) error {
 }
 
 // writeRestored prints the restores, which workers made without a person.
-func writeRestored(w io.Writer, list []recovery.Restored, undecided *int64) error {
+func writeRestored(w io.Writer, list []model.Restored, undecided *int64) error {
 	for i := range list {
 		r := &list[i]
 		silent := ""

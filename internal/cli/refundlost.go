@@ -10,12 +10,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/base/plural"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 )
 
 func refundLostCmd() *cobra.Command {
-	var o ledger.LostRefund
+	var o model.LostRefund
 	var expect string
 	cmd := &cobra.Command{
 		Use:   "refund-lost CAMPAIGN --amount MINOR-UNITS --expect DIGEST --by NAME --why TEXT",

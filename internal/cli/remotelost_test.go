@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
@@ -72,7 +73,7 @@ func (b *ledgerBank) do(change func()) {
 }
 
 // follows runs the last command that a report names for its only difference.
-func (d *deployment) follows(r audit.Report) result {
+func (d *deployment) follows(r model.AuditReport) result {
 	d.t.Helper()
 	require.Len(d.t, r.Differences, 1, "%+v", r.Differences)
 	x := r.Differences[0]
@@ -105,7 +106,7 @@ func TestCreditThatTheRemoteLost(t *testing.T) {
 	b.do(func() { lost = b.booked[reference]; delete(b.booked, reference) })
 	require.NotNil(t, lost)
 	r := d.auditNow()
-	require.Equal(t, map[audit.Kind]int64{audit.Lost: 1}, r.Found)
+	require.Equal(t, map[model.DifferenceKind]int64{audit.Lost: 1}, r.Found)
 	require.Equal(t, "remote", r.Differences[0].Where)
 	posts := b.sent()
 	for range 2 {
@@ -141,7 +142,7 @@ func TestCreditThatTheRemoteBookedAfterADrop(t *testing.T) {
 			}
 			w.stop(syscall.SIGTERM)
 			r := d.auditNow()
-			require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+			require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 			packet := r.Dropped[0].Packet
 			confirm := []string{"dead", "confirm", "--booked", "--by", "ann", "--why", "x", "--packet",
 				fmt.Sprintf("rain/%d", packet)}
@@ -154,7 +155,7 @@ func TestCreditThatTheRemoteBookedAfterADrop(t *testing.T) {
 			d.refused(1, confirm, "a different credit")
 			b.do(func() { credit["amount"] = want["u0001"] })
 			r = d.auditNow()
-			require.Equal(t, map[audit.Kind]int64{audit.RemotePaid: 1}, r.Found)
+			require.Equal(t, map[model.DifferenceKind]int64{audit.RemotePaid: 1}, r.Found)
 			posts := b.sent()
 			for range 2 {
 				ran := d.follows(r)

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/topic"
 )
@@ -58,12 +58,12 @@ func TestReplayOfPaidGrantsThatRedisLost(t *testing.T) {
 	t.Parallel()
 	d := lostPaidGrants(t, options{})
 	require.EqualValues(t, 4, d.auditNow().Found[audit.MissingInTopic])
-	report := decided[replay.Report](t, d.ok("replay", "repair", "--to", configs.SinkKafka, "--missing", "--json"))
+	report := decided[model.ReplayReport](t, d.ok("replay", "repair", "--to", configs.SinkKafka, "--missing", "--json"))
 	require.EqualValues(t, 4, report.Delivered)
 	r := d.auditNow()
 	require.Zero(t, r.Found[audit.MissingInTopic]+r.Found[audit.DuplicateInTopic], "%v", r.Differences)
 	require.EqualValues(t, 6, r.Total.Published)
-	again := decided[replay.Report](t, d.ok("replay", "again", "--to", configs.SinkKafka, "--missing", "--json"))
+	again := decided[model.ReplayReport](t, d.ok("replay", "again", "--to", configs.SinkKafka, "--missing", "--json"))
 	require.Zero(t, again.Delivered)
 }
 
@@ -84,7 +84,7 @@ func TestReplayOfCampaignsThatRedisLost(t *testing.T) {
 	require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
 	d.acceptLoss("no file is left")
 
-	report := decided[replay.Report](t, d.ok("replay", "repair", "--to", configs.SinkKafka, "--missing", "--json"))
+	report := decided[model.ReplayReport](t, d.ok("replay", "repair", "--to", configs.SinkKafka, "--missing", "--json"))
 	require.EqualValues(t, 4, report.Delivered)
 	events := d.tailed()
 	require.Len(t, events, 4)
@@ -114,21 +114,21 @@ func TestReplayOfTwoWinsWithTheSameSeq(t *testing.T) {
 	}
 	before := wins()
 	require.Len(t, before, 2)
-	report := decided[replay.Report](t, d.ok("replay", "repair", "--to", configs.SinkKafka, "--missing", "--json"))
+	report := decided[model.ReplayReport](t, d.ok("replay", "repair", "--to", configs.SinkKafka, "--missing", "--json"))
 	require.EqualValues(t, 4, report.Delivered)
 	all := wins()
 	require.Len(t, all, 6)
 	require.Len(t, slices.Compact(slices.Clone(all)), 6, "each win once")
-	again := decided[replay.Report](t, d.ok("replay", "again", "--to", configs.SinkKafka, "--missing", "--json"))
+	again := decided[model.ReplayReport](t, d.ok("replay", "again", "--to", configs.SinkKafka, "--missing", "--json"))
 	require.Zero(t, again.Delivered)
 
 	d.topic = testkit.Kafka(t).Topic(t, 2, nil)
 	to := "topic:" + d.topic
-	report = decided[replay.Report](t, d.ok("replay", "copy", "--to", to, "--json"))
+	report = decided[model.ReplayReport](t, d.ok("replay", "copy", "--to", to, "--json"))
 	require.Equal(t, []int64{5, 1}, []int64{report.Delivered, report.SameSeq})
 	for i, user := range all {
 		if has := wins(); !slices.Contains(has, user) {
-			report = decided[replay.Report](t, d.ok("replay", fmt.Sprint("rest", i), "--to", to, "--user", user, "--json"))
+			report = decided[model.ReplayReport](t, d.ok("replay", fmt.Sprint("rest", i), "--to", to, "--user", user, "--json"))
 			require.Equal(t, []int64{1, 0}, []int64{report.Delivered, report.SameSeq})
 		}
 	}

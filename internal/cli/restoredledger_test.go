@@ -14,8 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -66,16 +66,16 @@ func TestRestoredLedgerPaysWhatItLacks(t *testing.T) {
 	lost := d.auditNow().Found[audit.Lost]
 	require.GreaterOrEqual(t, lost, int64(200), "the backup lacks payments")
 	args := []string{"replay", "after-restore", "--to", "balance", "--missing", "--json"}
-	dry := decided[replay.Report](t, d.ok(append(args, "--dry-run")...))
+	dry := decided[model.ReplayReport](t, d.ok(append(args, "--dry-run")...))
 	require.Equal(t, lost+50, dry.Matched)
-	report := decided[replay.Report](t, d.ok(args...))
+	report := decided[model.ReplayReport](t, d.ok(args...))
 	require.Equal(t, lost+50, report.Delivered)
 	require.Greater(t, report.FromReceipts, lost/2, "the streams have only the last of them")
 	w = d.start("work")
 	d.quiet()
 	w.stop(syscall.SIGTERM)
 	d.agrees(850)
-	require.Zero(t, decided[replay.Report](t, d.ok(args...)).Delivered)
+	require.Zero(t, decided[model.ReplayReport](t, d.ok(args...)).Delivered)
 }
 
 // The ledger is restored from a backup without the newest payments at a remote. The replay records these payments. It
@@ -102,7 +102,7 @@ func TestRestoredLedgerRecordsWhatTheRemotePaid(t *testing.T) {
 			d.set("LEDGER_DSN", testkit.RestorePostgres(t, backup))
 			require.EqualValues(t, 100, d.auditNow().Found[audit.Lost])
 			sent.Store(0)
-			report := decided[replay.Report](t, d.ok("replay", "after-restore", "--to", "balance", "--missing", "--json"))
+			report := decided[model.ReplayReport](t, d.ok("replay", "after-restore", "--to", "balance", "--missing", "--json"))
 			require.EqualValues(t, 100, report.Delivered)
 			require.Equal(t, sends, sent.Load() > 0)
 			d.agrees(100)
@@ -179,7 +179,7 @@ func TestRestoredLedgerLacksATopUp(t *testing.T) {
 			d.ok(order(20, 2_000, 2_000, "again")...)
 			pay[1] = "after-order"
 			require.Contains(t, d.ok(pay...), "15 grants delivered now")
-			require.Equal(t, map[audit.Kind]int64{audit.InQuarantine: 15}, d.auditNow().Found)
+			require.Equal(t, map[model.DifferenceKind]int64{audit.InQuarantine: 15}, d.auditNow().Found)
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -24,7 +25,7 @@ func TestSealedCampaignInTheTopic(t *testing.T) {
 	d.quiet()
 	w.stop(syscall.SIGTERM)
 	published := func(args ...string) []int64 {
-		r := decided[audit.Report](t, d.ok(append([]string{"audit", "--json"}, args...)...))
+		r := decided[model.AuditReport](t, d.ok(append([]string{"audit", "--json"}, args...)...))
 		return []int64{r.Campaigns[0].Published, r.Campaigns[1].Published}
 	}
 	require.Equal(t, []int64{0, 10}, published())
@@ -43,7 +44,7 @@ func TestSealedCampaignInTheTopic(t *testing.T) {
 	_, err := client.DeleteTopics(t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{d.topic}})
 	require.NoError(t, err)
 	require.NoError(t, broker.CreateTopic(t.Context(), d.topic, 2, nil))
-	require.Equal(t, map[audit.Kind]int64{audit.MissingInTopic: 10}, d.audit(3).Found)
+	require.Equal(t, map[model.DifferenceKind]int64{audit.MissingInTopic: 10}, d.audit(3).Found)
 	d.ok("replay", "repair", "--to", "kafka", "--missing")
 	require.Equal(t, []int64{12, 10}, published("--seal"), "the new topic has no base yet")
 	require.Equal(t, []int64{0, 10}, published())

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -10,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao/internal/app"
-	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 // goOn says for commands what they leave when a signal ends them, and how to go on. The others are simply run again.
@@ -42,7 +41,7 @@ func printError(ctx context.Context, w io.Writer, cmd *cobra.Command, err error)
 		err = fmt.Errorf("%s: %w; %s", name, context.Cause(ctx), then)
 	}
 	fmt.Fprintln(w, "hongbao:", err)
-	if errors.Is(err, store.ErrFrozen) && !strings.Contains(err.Error(), "hongbao recover") {
+	if ops.IsFrozen(err) && !strings.Contains(err.Error(), "hongbao recover") {
 		fmt.Fprintln(w, "hongbao: `hongbao recover` shows why the shard is frozen, and what opens it")
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao/internal/base/stream"
-	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 func versionCmd() *cobra.Command {
@@ -35,7 +35,7 @@ type builtFrom struct {
 }
 
 func versions() builtFrom {
-	v := builtFrom{Version: "unknown", EntryVersion: stream.EntryVersion, RedisSchema: store.SchemaVersion}
+	v := builtFrom{Version: "unknown", EntryVersion: stream.EntryVersion, RedisSchema: ops.RedisSchema()}
 	if b, ok := debug.ReadBuildInfo(); ok {
 		v.Version, v.Go = b.Main.Version, b.GoVersion
 		for _, s := range b.Settings {

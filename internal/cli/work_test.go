@@ -17,7 +17,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	public "github.com/hongbao-project/hongbao/deployment"
-	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
@@ -107,18 +107,18 @@ func (d *deployment) quiet() {
 }
 
 // audit runs `hongbao audit --json`, requires its exit code, and returns the report.
-func (d *deployment) audit(code int) audit.Report {
+func (d *deployment) audit(code int) model.AuditReport {
 	d.t.Helper()
 	r := d.run("audit", "--json", "--wait", "20s")
 	require.Equal(d.t, code, r.code, "%s%s", r.out, r.err)
-	var report audit.Report
+	var report model.AuditReport
 	require.NoError(d.t, json.Unmarshal([]byte(r.out), &report))
-	require.Equal(d.t, code == 0, report.Verdict == audit.Agrees)
+	require.Equal(d.t, code == 0, report.Verdict == model.Agrees)
 	return report
 }
 
 // agrees runs an audit, and requires that every sink has this number of grants, each once.
-func (d *deployment) agrees(grants int) audit.Report {
+func (d *deployment) agrees(grants int) model.AuditReport {
 	d.t.Helper()
 	r := d.audit(0)
 	require.EqualValues(d.t, grants, r.Total.Granted)

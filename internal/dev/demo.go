@@ -20,6 +20,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/dev/crowd"
 	"github.com/hongbao-project/hongbao/internal/dev/faults"
 	"github.com/hongbao-project/hongbao/internal/dev/local"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/ops/books"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
@@ -76,7 +77,7 @@ func (d *Demo) run(ctx context.Context, server *Dev, on *serving) error {
 	if err != nil {
 		return err
 	}
-	if report.Verdict != audit.Agrees {
+	if report.Verdict != model.Agrees {
 		err = app.NeedsAttention("the audit found differences")
 	}
 	r := &d.result

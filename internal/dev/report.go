@@ -10,7 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/money"
-	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // Result is the result of a demo.
@@ -22,7 +22,7 @@ type Result struct {
 	LostReplies int                       `json:"lost_replies"`
 	Kills       int                       `json:"worker_kills"`
 	Seconds     float64                   `json:"seconds"`
-	Audit       *audit.Report             `json:"audit"`
+	Audit       *model.AuditReport        `json:"audit"`
 
 	latency *hdrhistogram.Histogram // microseconds
 	amounts []hongbao.Amount
@@ -57,7 +57,7 @@ func (r *Result) Write(w io.Writer) error {
 	fmt.Fprintf(w, "\naudit        %s: funded %s = granted %s + left %s, in Redis, ledger and topic\n",
 		strings.ToUpper(string(r.Audit.Verdict)), money.Text(t.Funded, currency), granted, left)
 	fmt.Fprintf(w, "all of it    %.1f s\n", r.Seconds)
-	if r.Audit.Verdict == audit.Agrees {
+	if r.Audit.Verdict == model.Agrees {
 		return nil
 	}
 	fmt.Fprintln(w)

@@ -2,9 +2,6 @@ package ledger
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -12,22 +9,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
-
-// Acknowledgement records that an operator knows about a difference which the audit reports. It covers only a
-// difference with exactly these fields, and it expires.
-type Acknowledgement struct {
-	Kind     string `json:"kind" doc:"Kind of the difference, such as 'duplicate_in_topic'."`
-	Where    string `json:"where" doc:"The place where the audit found the difference."`
-	Campaign string `json:"campaign,omitempty" doc:"Id of the campaign. Absent if the difference names none."`
-	Packet   int64  `json:"packet,omitempty" doc:"Number of the packet. Absent if the difference names none."`
-	Event    string `json:"event,omitempty" doc:"Id of the event, as SHARD-SEQ. Absent if the difference names none."`
-	Detail   string `json:"detail" doc:"Detail of the difference, exactly as the audit printed it."`
-	By       string `json:"by" doc:"Person or API key that acknowledged the difference."`
-	Why      string `json:"why" doc:"The reason for the acknowledgement."`
-	// Until is when the acknowledgement expires. From then on the audit counts the difference again.
-	Until time.Time `json:"until" doc:"From this time on, the audit counts the difference again."`
-}
 
 // Bounds of acknowledgements.
 const (
@@ -36,14 +19,7 @@ const (
 	maxDetail          = 4_000
 )
 
-// ID identifies the difference: it is the SHA-256 of all its fields.
-func (a *Acknowledgement) ID() string {
-	text, _ := json.Marshal([]any{a.Kind, a.Where, a.Campaign, a.Packet, a.Event, a.Detail}) // never fails
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
-}
-
-func (a *Acknowledgement) check(now time.Time) error {
+func checkAcknowledgement(a *model.Acknowledgement, now time.Time) error {
 	errs := []error{stream.Decision{By: a.By, Why: a.Why}.Check()}
 	for _, f := range []struct {
 		name, text  string
@@ -66,9 +42,9 @@ func (a *Acknowledgement) check(now time.Time) error {
 }
 
 // Acknowledge stores an acknowledgement. It replaces an earlier one of the same difference.
-func (l *Ledger) Acknowledge(ctx context.Context, a Acknowledgement) error {
+func (l *Ledger) Acknowledge(ctx context.Context, a model.Acknowledgement) error {
 	now := time.Now()
-	if err := a.check(now); err != nil {
+	if err := checkAcknowledgement(&a, now); err != nil {
 		return err
 	}
 	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
@@ -92,10 +68,10 @@ func (l *Ledger) Acknowledge(ctx context.Context, a Acknowledgement) error {
 }
 
 // Acknowledged lists the acknowledgements that have not expired.
-func (l *Ledger) Acknowledged(ctx context.Context) ([]Acknowledgement, error) {
-	return rowQuery[Acknowledgement]{"read the acknowledged differences", `SELECT kind, place, campaign, packet, event, detail,
+func (l *Ledger) Acknowledged(ctx context.Context) ([]model.Acknowledgement, error) {
+	return rowQuery[model.Acknowledgement]{"read the acknowledged differences", `SELECT kind, place, campaign, packet, event, detail,
 		decided_by, why, until_at FROM acknowledged WHERE until_at > $1 ORDER BY created_at, difference`,
-		[]any{time.Now().UnixMilli()}, func(s db.Scan) (a Acknowledgement, err error) {
+		[]any{time.Now().UnixMilli()}, func(s db.Scan) (a model.Acknowledgement, err error) {
 			var until int64
 			err = s(&a.Kind, &a.Where, &a.Campaign, &a.Packet, &a.Event, &a.Detail, &a.By, &a.Why, &until)
 			a.Until = atMilli(until)

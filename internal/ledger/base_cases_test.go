@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // bases returns the sum of all bases, and the number of accounts that an audit reads.
@@ -71,12 +72,13 @@ func testTopicBases(t *testing.T, f *fixture) {
 	none, err := f.ledger.TopicBases(t.Context(), "grants")
 	require.NoError(t, err)
 	require.Empty(t, none)
-	older := []TopicBase{{Part: 0, First: 5, Next: 9, Last: 8, Event: "rain 1 0-1"}, {Part: 1, First: 2, Next: 2, Last: -1}}
-	newer := []TopicBase{older[0], {Part: 1, First: 2, Next: 4, Last: 3, Event: "rain 2 1-1"}}
+	older := []model.TopicBase{{Part: 0, First: 5, Next: 9, Last: 8, Event: "rain 1 0-1"}, {Part: 1, First: 2, Next: 2,
+		Last: -1}}
+	newer := []model.TopicBase{older[0], {Part: 1, First: 2, Next: 4, Last: 3, Event: "rain 2 1-1"}}
 	require.NoError(t, f.ledger.SetTopicBases(t.Context(), "grants", none, older))
 	require.NoError(t, f.ledger.SetTopicBases(t.Context(), "other", none, older))
 	require.NoError(t, f.ledger.SetTopicBases(t.Context(), "grants", older, newer))
-	for _, late := range [][]TopicBase{none, older} {
+	for _, late := range [][]model.TopicBase{none, older} {
 		require.NoError(t, f.ledger.SetTopicBases(t.Context(), "grants", late, older))
 		has, err := f.ledger.TopicBases(t.Context(), "grants")
 		require.NoError(t, err)

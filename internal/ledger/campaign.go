@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // ErrCampaignExists says that the ledger has a campaign with this id and another specification, plan hash or seed.
@@ -35,20 +36,10 @@ func (c Campaign) String() string { return "campaign " + c.Spec.ID + ", plan " +
 // GoString leaves out the seed.
 func (c Campaign) GoString() string { return c.String() }
 
-// CampaignState is the state of a campaign's money.
-type CampaignState string
-
-// The states of a campaign's money. StateRefunded means that the sponsor got back the money that was not granted;
-// nothing can be granted any more.
-const (
-	StateFunded   CampaignState = "funded"
-	StateRefunded CampaignState = "refunded"
-)
-
 // StoredCampaign is a campaign as the ledger has it.
 type StoredCampaign struct {
 	Campaign
-	State                     CampaignState
+	State                     model.MoneyState
 	Funded, Granted, Refunded hongbao.Amount
 	// Packets counts the packets of the specification and of every top-up. Grants counts those that were granted.
 	Packets, Grants int64
@@ -151,7 +142,7 @@ func (c *Campaign) insert(now int64) db.Stmt {
 			created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
 		Args: []any{s.ID, string(c.Canonical), c.Hash, c.Seed[:], string(s.Kind), s.Currency, s.Packets,
-			int64(s.Total), string(StateFunded), now}}
+			int64(s.Total), string(model.MoneyFunded), now}}
 }
 
 // fundPool returns the statements that move the campaign's total from the sponsor's account to the pool.
@@ -194,7 +185,7 @@ func scanCampaign(s db.Scan) (StoredCampaign, error) {
 		&revealed, &closing, &loading); err != nil {
 		return c, err
 	}
-	c.Canonical, c.State, c.Created, c.Revealed = []byte(spec), CampaignState(state), atMilli(created), atMilli(revealed)
+	c.Canonical, c.State, c.Created, c.Revealed = []byte(spec), model.MoneyState(state), atMilli(created), atMilli(revealed)
 	c.Closing, c.Loading = atMilli(closing), atMilli(loading)
 	copy(c.Seed[:], seed)
 	if err := json.Unmarshal(c.Canonical, &c.Spec); err != nil {
@@ -236,7 +227,8 @@ func (l *Ledger) Campaign(ctx context.Context, id string) (StoredCampaign, bool,
 
 // CampaignState returns the currency and the state of a campaign; false if the ledger does not have it. It reads no
 // seed, so a server that only answers users needs no right to the seeds.
-func (l *Ledger) CampaignState(ctx context.Context, id string) (currency string, state CampaignState, found bool, err error) {
+func (l *Ledger) CampaignState(ctx context.Context, id string) (currency string, state model.MoneyState, found bool,
+	err error) {
 	_, found, err = rowQuery[struct{}]{"read the state of campaign " + id + " from the ledger",
 		`SELECT currency, state FROM campaign WHERE id = $1`, []any{id}, func(s db.Scan) (none struct{}, err error) {
 			return none, s(&currency, &state)
@@ -254,7 +246,7 @@ type Unrefunded struct {
 // of the table campaign.
 func (l *Ledger) Unrefunded(ctx context.Context) ([]Unrefunded, error) {
 	list, err := rowQuery[Unrefunded]{"list the campaigns that are not refunded",
-		`SELECT spec FROM campaign WHERE state = $1 ORDER BY id`, []any{string(StateFunded)},
+		`SELECT spec FROM campaign WHERE state = $1 ORDER BY id`, []any{string(model.MoneyFunded)},
 		func(s db.Scan) (u Unrefunded, err error) {
 			var spec string
 			if err = s(&spec); err == nil {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 func testCreate(t *testing.T, f *fixture) {
@@ -22,7 +23,7 @@ func testCreate(t *testing.T, f *fixture) {
 	first, err := f.ledger.CreateCampaign(t.Context(), c)
 	require.NoError(t, err)
 	require.Equal(t, c, first.Campaign)
-	require.Equal(t, StateFunded, first.State)
+	require.Equal(t, model.MoneyFunded, first.State)
 	require.Equal(t, fundedFor(10), first.Funded)
 	require.NotZero(t, first.Created)
 	second, err := f.ledger.CreateCampaign(t.Context(), c)

@@ -9,6 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // ErrLoadingBegun says that a campaign can't be cancelled, because its packets may be in Redis. Errors that wrap it are
@@ -30,7 +31,7 @@ func (l *Ledger) BeginLoad(ctx context.Context, campaign string) error {
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("begin to load campaign %s: %w", campaign, err)
-		case c.State == StateRefunded:
+		case c.State == model.MoneyRefunded:
 			return nil, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s was refunded or cancelled: it can't be loaded; "+
 				"create one with another id", campaign)
 		case !c.Loading.IsZero():
@@ -52,12 +53,12 @@ func (l *Ledger) Cancel(ctx context.Context, campaign string, shards []int) (ref
 		}
 		begun := !c.Loading.IsZero() || c.Grants > 0
 		switch {
-		case begun && c.State == StateRefunded:
+		case begun && c.State == model.MoneyRefunded:
 			return nil, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s can't be cancelled: it was loaded, and is refunded "+
 				"already. Nothing is left to do", campaign)
 		case begun:
 			return nil, LoadingBegun(campaign)
-		case c.State == StateRefunded:
+		case c.State == model.MoneyRefunded:
 			var found bool
 			refund, found, err = readRefund(ctx, t, campaign)
 			return nil, errors.Join(err, mustExist(found, campaign))

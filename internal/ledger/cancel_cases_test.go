@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 func testCancel(t *testing.T, f *fixture) {
@@ -24,7 +25,7 @@ func testCancel(t *testing.T, f *fixture) {
 	again, err := f.ledger.Cancel(t.Context(), "rain", []int{3})
 	require.NoError(t, err)
 	require.Equal(t, first, again)
-	require.Equal(t, StateRefunded, f.stored(t, "rain").State)
+	require.Equal(t, model.MoneyRefunded, f.stored(t, "rain").State)
 	require.Zero(t, f.balance(t, PoolAccount("rain")))
 	require.Zero(t, f.balance(t, SponsorAccount("acme", testCurrency)))
 	f.holds(t, "rain", nil)
@@ -88,11 +89,11 @@ func testCancelAmongLoads(t *testing.T, f *fixture) {
 		c := f.stored(t, id)
 		if load == nil {
 			require.ErrorIs(t, cancelled, ErrLoadingBegun)
-			require.Equal(t, StateFunded, c.State)
+			require.Equal(t, model.MoneyFunded, c.State)
 			require.Equal(t, fundedFor(10), f.balance(t, PoolAccount(id)))
 		} else {
 			require.NoError(t, cancelled)
-			require.Equal(t, StateRefunded, c.State)
+			require.Equal(t, model.MoneyRefunded, c.State)
 			require.Zero(t, c.Loading)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // funded returns the test case with clients c1 and c2 funded to the maximum first.
@@ -27,9 +28,9 @@ func funded(run func(*testing.T, *fixture)) func(*testing.T, *fixture) {
 	}
 }
 
-func (f *fixture) fund(t *testing.T, client, currency string, amount hongbao.Amount) Fund {
+func (f *fixture) fund(t *testing.T, client, currency string, amount hongbao.Amount) model.Fund {
 	t.Helper()
-	fund, err := f.ledger.Fund(t.Context(), Funding{Client: client, ID: fmt.Sprint(currency, amount),
+	fund, err := f.ledger.Fund(t.Context(), model.Funding{Client: client, ID: fmt.Sprint(currency, amount),
 		Currency: currency, Amount: amount, Decision: by("ann", "test")})
 	require.NoError(t, err)
 	return fund

@@ -10,6 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // Resolution is an operator's decision about a grant in quarantine.
@@ -29,8 +30,8 @@ func (d *Resolution) resolution() string {
 	return "void: " + d.Why
 }
 
-// paid reports whether an operator has paid the grant from the reserve.
-func (q *Quarantined) paid() bool { return strings.HasPrefix(q.Resolution, paidFromReserve) }
+// wasPaid reports whether an operator has paid the grant from the reserve.
+func wasPaid(q *model.Quarantined) bool { return strings.HasPrefix(q.Resolution, paidFromReserve) }
 
 // Reasons why a grant in quarantine can't be decided. Errors that wrap them are Permanent, except ErrDecided, which is
 // a Conflict.
@@ -60,17 +61,17 @@ func (d *Resolution) check() error {
 // meanwhile is already paid. A grant whose credit is pending at a remote may be paid. Decide never pays a user twice for
 // a packet, and never more than the plan has for it. It pays nothing for an archived campaign, because the ledger no
 // longer has its grants. A decision that the grant is void does not need the plan.
-func (l *Ledger) Decide(ctx context.Context, d Resolution, plan PlanSource) (q Quarantined, err error) {
+func (l *Ledger) Decide(ctx context.Context, d Resolution, plan PlanSource) (q model.Quarantined, err error) {
 	if err = d.check(); err != nil {
-		return Quarantined{}, err
+		return model.Quarantined{}, err
 	}
 	if q, err = l.decide(ctx, &d, plan); err != nil {
-		return Quarantined{}, fmt.Errorf("decide quarantine %d: %w", d.ID, err)
+		return model.Quarantined{}, fmt.Errorf("decide quarantine %d: %w", d.ID, err)
 	}
 	return q, nil
 }
 
-func (l *Ledger) decide(ctx context.Context, d *Resolution, plan PlanSource) (q Quarantined, err error) {
+func (l *Ledger) decide(ctx context.Context, d *Resolution, plan PlanSource) (q model.Quarantined, err error) {
 	q, found, err := l.Quarantined(ctx, d.ID)
 	if err == nil && !found {
 		err = hongbao.Errorf(hongbao.ClassPermanent, "%w: no such grant; `hongbao quarantine list` "+
@@ -112,23 +113,23 @@ func (l *Ledger) decide(ctx context.Context, d *Resolution, plan PlanSource) (q 
 	})
 }
 
-func quarantineByID(id int64) rowQuery[Quarantined] {
-	return rowQuery[Quarantined]{fmt.Sprintf("read quarantine %d", id),
+func quarantineByID(id int64) rowQuery[model.Quarantined] {
+	return rowQuery[model.Quarantined]{fmt.Sprintf("read quarantine %d", id),
 		`SELECT ` + quarantineColumns + ` FROM quarantine WHERE id = $1`, []any{id}, scanQuarantined}
 }
 
 // Quarantined returns a grant in quarantine, decided or not; false if there is none with that number.
-func (l *Ledger) Quarantined(ctx context.Context, id int64) (Quarantined, bool, error) {
+func (l *Ledger) Quarantined(ctx context.Context, id int64) (model.Quarantined, bool, error) {
 	return quarantineByID(id).one(ctx, l)
 }
 
 // QuarantineAll is like Quarantine, but includes the decided grants.
-func (l *Ledger) QuarantineAll(ctx context.Context, after int64, limit int) ([]Quarantined, error) {
+func (l *Ledger) QuarantineAll(ctx context.Context, after int64, limit int) ([]model.Quarantined, error) {
 	return l.quarantine(ctx, `id > $1`, after, limit)
 }
 
 // EachQuarantined calls fn for each grant in quarantine, decided or not.
-func (l *Ledger) EachQuarantined(ctx context.Context, fn func(*Quarantined)) error {
+func (l *Ledger) EachQuarantined(ctx context.Context, fn func(*model.Quarantined)) error {
 	const limit = 500
 	for after := int64(0); ; {
 		page, err := l.QuarantineAll(ctx, after, limit)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // secondOf returns a grant of a packet that the ledger has already paid to another user.
@@ -62,7 +63,7 @@ func testDecidePays(t *testing.T, f *fixture) {
 	f.holds(t, "rain", paid)
 
 	walked := 0
-	require.NoError(t, f.ledger.EachQuarantined(ctx, func(*Quarantined) { walked++ }))
+	require.NoError(t, f.ledger.EachQuarantined(ctx, func(*model.Quarantined) { walked++ }))
 	all, err := f.ledger.QuarantineAll(ctx, 0, 10)
 	require.NoError(t, err)
 	require.Len(t, all, 3)
@@ -181,7 +182,7 @@ func testDecidePaysOnce(t *testing.T, f *fixture) {
 	f.settles(t, again, bea, beaAgain)
 	list := f.open(t)
 	require.Len(t, list, 3)
-	pay := func(q Quarantined) error {
+	pay := func(q model.Quarantined) error {
 		_, err := f.ledger.Decide(t.Context(), Resolution{ID: q.ID, Pay: true, Decision: by("ann", "dealt twice")},
 			f.Settler.config.Plan)
 		return err

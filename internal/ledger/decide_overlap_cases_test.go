@@ -20,6 +20,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 func (f *fixture) decides(id int64, pay bool) error {
@@ -88,7 +89,7 @@ func (f *fixture) paysOnce(t testing.TB) {
 
 // payableLater has the reasons that a top-up, or the creation of the campaign, removes. Each function puts the grant of
 // packet 11 into quarantine, and then changes the ledger so that it would settle the grant.
-var payableLater = map[Reason]func(*testing.T, *fixture){
+var payableLater = map[model.QuarantineReason]func(*testing.T, *fixture){
 	PacketNotPlanned: func(t *testing.T, f *fixture) {
 		f.create(t, "rain", 10)
 		f.settles(t, grant("rain", 11))
@@ -114,7 +115,7 @@ var payableLater = map[Reason]func(*testing.T, *fixture){
 
 // testDecideSettleable checks that the reserve does not pay a grant that a settler would still take, whatever the
 // reason was for which it went to quarantine.
-func testDecideSettleable(reason Reason) func(*testing.T, *fixture) {
+func testDecideSettleable(reason model.QuarantineReason) func(*testing.T, *fixture) {
 	return func(t *testing.T, f *fixture) {
 		payableLater[reason](t, f)
 		list := f.open(t)
@@ -146,7 +147,7 @@ func testDecideFenced(t *testing.T, f *fixture) {
 }
 
 // testDecideOverlaps decides about a grant while a settler is about to commit its payment.
-func testDecideOverlaps(reason Reason, pay bool) func(*testing.T, *fixture) {
+func testDecideOverlaps(reason model.QuarantineReason, pay bool) func(*testing.T, *fixture) {
 	return func(t *testing.T, f *fixture) {
 		payableLater[reason](t, f)
 		list := f.open(t)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 func testFound(t *testing.T, f *fixture) {
@@ -113,15 +114,16 @@ func testAcceptedLosses(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.Empty(t, words)
 
-	word := AcceptedLoss{Shard: 1, Epoch: 2, Decision: by("ann", "the disk is gone"), Lost: strings.Repeat("event 4711; ",
-		1000)}
+	word := model.AcceptedLoss{Shard: 1, Epoch: 2, Decision: by("ann", "the disk is gone"),
+		Lost: strings.Repeat("event 4711; ",
+			1000)}
 	require.NoError(t, l.AcceptLoss(ctx, 1, "run-2", word))
 	require.NoError(t, l.AcceptLoss(ctx, 1, "run-2", word), "a repeat changes nothing")
 	late := word
 	late.By = "bob"
 	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(l.AcceptLoss(ctx, 1, "run-3", late)),
 		"another process was first")
-	for _, bad := range []AcceptedLoss{{Shard: 1, Epoch: 3, Decision: by("", "who?")},
+	for _, bad := range []model.AcceptedLoss{{Shard: 1, Epoch: 3, Decision: by("", "who?")},
 		{Shard: 1, Epoch: 3, Decision: by("ann", "")}} {
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(l.AcceptLoss(ctx, 2, "run-3", bad)))
 	}

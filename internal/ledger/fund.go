@@ -7,31 +7,11 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
-// Fund is the source of a client's credits in a currency: the contra account of `hongbao balance`.
-type Fund struct {
-	Client, Currency string
-	// Funded is the sum of the fundings. Credited is the sum of the client's credits; Credits is their number.
-	Funded, Credited hongbao.Amount
-	Credits          int64
-}
-
-// Left returns the amount that can still be credited.
-func (f *Fund) Left() hongbao.Amount { return f.Funded - f.Credited }
-
-// Funding puts money into a client's fund.
-type Funding struct {
-	// Client and ID identify the funding. A second call with the same ID moves no money.
-	Client, ID string
-	Currency   string
-	Amount     hongbao.Amount
-	stream.Decision
-}
-
-func (f *Funding) check() error {
+func checkFunding(f *model.Funding) error {
 	var errs []error
 	for _, id := range []struct{ name, value string }{{"client", f.Client}, {"id", f.ID}} {
 		if err := hongbao.CheckID(id.value); err != nil {
@@ -55,11 +35,11 @@ func (f *Funding) check() error {
 
 // Fund puts money into a client's fund, once for each ID, and returns the fund's new state. A different funding with a
 // used ID is a Conflict.
-func (l *Ledger) Fund(ctx context.Context, f Funding) (Fund, error) {
-	if err := f.check(); err != nil {
-		return Fund{}, err
+func (l *Ledger) Fund(ctx context.Context, f model.Funding) (model.Fund, error) {
+	if err := checkFunding(&f); err != nil {
+		return model.Fund{}, err
 	}
-	fund := Fund{Client: f.Client, Currency: f.Currency}
+	fund := model.Fund{Client: f.Client, Currency: f.Currency}
 	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		found, err := isFunded(ctx, t, &f)
 		if err == nil && !found {
@@ -80,14 +60,14 @@ func (l *Ledger) Fund(ctx context.Context, f Funding) (Fund, error) {
 		err = hongbao.Errorf(hongbao.ClassPermanent, "the fund would be above %d", hongbao.MaxAmount)
 	}
 	if err != nil {
-		return Fund{}, fmt.Errorf("fund client %s: %w", f.Client, err)
+		return model.Fund{}, fmt.Errorf("fund client %s: %w", f.Client, err)
 	}
 	return fund, nil
 }
 
 // isFunded reports whether the ledger has the funding. A different funding with the same ID is a Conflict.
-func isFunded(ctx context.Context, t db.Txn, f *Funding) (found bool, err error) {
-	has := Funding{Client: f.Client, ID: f.ID, Decision: f.Decision}
+func isFunded(ctx context.Context, t db.Txn, f *model.Funding) (found bool, err error) {
+	has := model.Funding{Client: f.Client, ID: f.ID, Decision: f.Decision}
 	err = t.Query(ctx, `SELECT currency, amount FROM credit_funding WHERE client = $1 AND id = $2`,
 		[]any{f.Client, f.ID}, func(s db.Scan) error {
 			found = true
@@ -102,10 +82,10 @@ func isFunded(ctx context.Context, t db.Txn, f *Funding) (found bool, err error)
 }
 
 // Funds returns the funds of all clients, sorted.
-func (l *Ledger) Funds(ctx context.Context) ([]Fund, error) {
-	return rowQuery[Fund]{"read the funds of the clients",
+func (l *Ledger) Funds(ctx context.Context) ([]model.Fund, error) {
+	return rowQuery[model.Fund]{"read the funds of the clients",
 		`SELECT client, currency, funded, credited, credits FROM credit_fund ORDER BY client, currency`, nil,
-		func(s db.Scan) (f Fund, err error) {
+		func(s db.Scan) (f model.Fund, err error) {
 			err = s(&f.Client, &f.Currency, &f.Funded, &f.Credited, &f.Credits)
 			return f, err
 		}}.all(ctx, l)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // Many workers book credits of one client at once. Together they book exactly what the client's fund covers; more
@@ -51,7 +52,7 @@ func testFundExhausted(t *testing.T, f *fixture) {
 	f.credit(t) // checks that the ledger is consistent
 	funds, err := f.ledger.Funds(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []Fund{{Client: "c1", Currency: testCurrency, Funded: 1000, Credited: 1000, Credits: 10}}, funds)
+	require.Equal(t, []model.Fund{{Client: "c1", Currency: testCurrency, Funded: 1000, Credited: 1000, Credits: 10}}, funds)
 	require.Zero(t, funds[0].Left())
 	f.fund(t, "c1", testCurrency, 50)
 	large, small := testCredit(90), testCredit(91)
@@ -65,11 +66,12 @@ func testFundExhausted(t *testing.T, f *fixture) {
 }
 
 func testFundOnce(t *testing.T, f *fixture) {
-	funding := Funding{Client: "c1", ID: "budget-1", Currency: testCurrency, Amount: 500, Decision: by("ann", "the budget")}
+	funding := model.Funding{Client: "c1", ID: "budget-1", Currency: testCurrency, Amount: 500, Decision: by("ann",
+		"the budget")}
 	for range 2 {
 		fund, err := f.ledger.Fund(t.Context(), funding)
 		require.NoError(t, err)
-		require.Equal(t, Fund{Client: "c1", Currency: testCurrency, Funded: 500}, fund)
+		require.Equal(t, model.Fund{Client: "c1", Currency: testCurrency, Funded: 500}, fund)
 	}
 	other := funding
 	other.Amount++
@@ -79,7 +81,7 @@ func testFundOnce(t *testing.T, f *fixture) {
 	too.ID, too.Amount = "budget-2", hongbao.MaxAmount
 	_, err = f.ledger.Fund(t.Context(), too)
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "%v", err)
-	_, err = f.ledger.Fund(t.Context(), Funding{Client: "a b", Amount: -1})
+	_, err = f.ledger.Fund(t.Context(), model.Funding{Client: "a b", Amount: -1})
 	for _, part := range []string{"client", "id", "who decides", "currency", "amount", "why"} {
 		require.ErrorContains(t, err, part)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/optional"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
@@ -60,7 +60,7 @@ func (l *Ledger) Journal(ctx context.Context, q access.JournalQuery) (p access.J
 	if len(p.Entries) > q.Limit {
 		p.Entries = p.Entries[:q.Limit]
 		last := &p.Entries[q.Limit-1]
-		p.Next = answers.Text(fmt.Sprintf("%d-%s", last.Time.UnixMilli(), last.ID))
+		p.Next = optional.Text(fmt.Sprintf("%d-%s", last.Time.UnixMilli(), last.ID))
 	}
 	return p, nil
 }

@@ -12,18 +12,19 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
-// model is the simplest possible ledger of one campaign.
-type model struct {
+// bookModel is the simplest possible ledger of one campaign.
+type bookModel struct {
 	packets int64
 	paid    map[int64]hongbao.Grant
-	aside   map[hongbao.Grant]Reason
+	aside   map[hongbao.Grant]model.QuarantineReason
 }
 
-func (m *model) settle(campaign string, batch []hongbao.Grant) {
+func (m *bookModel) settle(campaign string, batch []hongbao.Grant) {
 	var rest []hongbao.Grant
-	why := make(map[hongbao.Grant]Reason)
+	why := make(map[hongbao.Grant]model.QuarantineReason)
 	for _, g := range batch {
 		has, paid := m.paid[g.Packet]
 		switch {
@@ -66,7 +67,8 @@ func testModel(t *testing.T, f *fixture) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := histories.Add(1)
 		campaign, other := fmt.Sprintf("c%d", n), fmt.Sprintf("no%d", n)
-		m := &model{packets: 12, paid: make(map[int64]hongbao.Grant), aside: make(map[hongbao.Grant]Reason)}
+		m := &bookModel{packets: 12, paid: make(map[int64]hongbao.Grant),
+			aside: make(map[hongbao.Grant]model.QuarantineReason)}
 		_, err := f.ledger.CreateCampaign(context.Background(), testCampaign(t, campaign, m.packets))
 		require.NoError(rt, err)
 		f.disown(rt, other)
@@ -111,7 +113,7 @@ func testModel(t *testing.T, f *fixture) {
 	require.Empty(t, differences)
 }
 
-func (f *fixture) agrees(t require.TestingT, campaign, other string, m *model) {
+func (f *fixture) agrees(t require.TestingT, campaign, other string, m *bookModel) {
 	paid := make(map[int64]hongbao.Grant)
 	require.NoError(t, f.ledger.EachGrant(context.Background(), campaign, func(g hongbao.Grant) error {
 		paid[g.Packet] = g
@@ -120,7 +122,7 @@ func (f *fixture) agrees(t require.TestingT, campaign, other string, m *model) {
 	require.Equal(t, m.paid, paid)
 	list, err := f.ledger.Quarantine(context.Background(), 0, 100_000)
 	require.NoError(t, err)
-	aside := make(map[hongbao.Grant]Reason)
+	aside := make(map[hongbao.Grant]model.QuarantineReason)
 	for _, q := range list {
 		if q.Grant.Campaign == campaign || q.Grant.Campaign == other {
 			q.Grant.Currency = "" // the ledger adds the currency to the grants that it returns

@@ -10,6 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // Table pending has the credits that a remote balance system may have booked. A row is written before the first
@@ -170,7 +171,7 @@ func (b *beginCall) readHeld(ctx context.Context, t db.Txn, view asideView) (map
 
 // isAside reports whether the call must leave a grant in quarantine alone. PutAside gives a grant the reason NoCampaign
 // in place of a request. Record gives the other reasons, after the remote has credited the grant.
-func (b *beginCall) isAside(q *Quarantined) bool {
+func (b *beginCall) isAside(q *model.Quarantined) bool {
 	return !q.Resolved.IsZero() || q.Reason == NoCampaign && !b.call.SinceGrant
 }
 

@@ -10,27 +10,25 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
-
-// Reason says why a grant is in quarantine.
-type Reason string
 
 // The reasons. See docs/ledger.md for what to do about each.
 const (
-	DifferentUser    Reason = "exists_with_different_user"
-	DifferentAmount  Reason = "exists_with_different_amount"
-	DifferentShard   Reason = "exists_with_different_shard"
-	DifferentSeq     Reason = "exists_with_different_seq"
-	AmountNotPlanned Reason = "amount_not_planned"
-	PacketNotPlanned Reason = "packet_not_planned"
-	NoCampaign       Reason = "unknown_campaign"
-	OverFunded       Reason = "over_funded"
-	AfterRefund      Reason = "after_refund"
+	DifferentUser    model.QuarantineReason = "exists_with_different_user"
+	DifferentAmount  model.QuarantineReason = "exists_with_different_amount"
+	DifferentShard   model.QuarantineReason = "exists_with_different_shard"
+	DifferentSeq     model.QuarantineReason = "exists_with_different_seq"
+	AmountNotPlanned model.QuarantineReason = "amount_not_planned"
+	PacketNotPlanned model.QuarantineReason = "packet_not_planned"
+	NoCampaign       model.QuarantineReason = "unknown_campaign"
+	OverFunded       model.QuarantineReason = "over_funded"
+	AfterRefund      model.QuarantineReason = "after_refund"
 )
 
 // difference returns the first field in which a grant differs from the ledger's version, or "". It ignores the epoch,
 // because a grant that was restored to Redis may be redelivered with a higher epoch.
-func difference(g, has *hongbao.Grant) Reason {
+func difference(g, has *hongbao.Grant) model.QuarantineReason {
 	switch {
 	case g.User != has.User:
 		return DifferentUser
@@ -44,28 +42,13 @@ func difference(g, has *hongbao.Grant) Reason {
 	return ""
 }
 
-// Quarantined is a grant that contradicts the ledger, the plan or the funding. It was not paid.
-type Quarantined struct {
-	ID     int64
-	Reason Reason
-	// Grant has no currency if the ledger does not have the campaign.
-	Grant hongbao.Grant
-	// Has is the ledger's grant of the packet when this grant arrived; nil if there was none.
-	Has     *hongbao.Grant
-	Created time.Time
-	// Resolved is zero until an operator has decided.
-	Resolved   time.Time
-	ResolvedBy string
-	Resolution string
-}
-
 // quarantineRows is how many grants one transaction writes to quarantine.
 const quarantineRows = 5_000
 
 // addToQuarantine writes the items to quarantine, together with the ledger's grants of their packets. waiting are the
 // grants that wait for a decision; new ones have an ID. It does not write items that agree with the ledger by now, nor
 // those that a fence leaves out. pending says that the items' pending rows are deleted in the same transactions.
-func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool) (waiting []Quarantined,
+func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool) (waiting []model.Quarantined,
 	fencedOff []item, err error) {
 	// Every worker locks in the same order.
 	slices.SortStableFunc(items, func(a, b item) int {
@@ -74,7 +57,7 @@ func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool
 			cmp.Compare(a.grant.User, b.grant.User), cmp.Compare(a.grant.Amount, b.grant.Amount))
 	})
 	for part := range slices.Chunk(items, quarantineRows) {
-		var more []Quarantined
+		var more []model.Quarantined
 		var behind fencedItems
 		err := l.write(ctx, func(ctx context.Context, t db.Txn) (stmts []db.Stmt, err error) {
 			seen := shardViewOf(part)
@@ -99,15 +82,15 @@ func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool
 }
 
 // writeQuarantine writes the items with three statements, however many there are.
-func (l *Ledger) writeQuarantine(ctx context.Context, t db.Txn, items []item) (waiting []Quarantined, err error) {
+func (l *Ledger) writeQuarantine(ctx context.Context, t db.Txn, items []item) (waiting []model.Quarantined, err error) {
 	has, err := l.readGrants(ctx, t, items)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	list := make([]Quarantined, 0, len(items))
+	list := make([]model.Quarantined, 0, len(items))
 	for _, it := range items {
-		q := Quarantined{Reason: it.reason, Grant: *it.grant, Created: now}
+		q := model.Quarantined{Reason: it.reason, Grant: *it.grant, Created: now}
 		if g, ok := has[keyOf(it.grant)]; ok {
 			if q.Reason = difference(it.grant, &g.Grant); q.Reason == "" {
 				continue
@@ -143,14 +126,14 @@ func (l *Ledger) writeQuarantine(ctx context.Context, t db.Txn, items []item) (w
 
 // packQuarantine returns the columns of the rows without created_at and batch. facts are the columns that identify each
 // row, and the row's index in the list.
-func packQuarantine(list []Quarantined) (rows, facts db.Table) {
+func packQuarantine(list []model.Quarantined) (rows, facts db.Table) {
 	n := len(list)
 	grants, had := make([]item, n), make([]item, n)
 	reasons, entries := make([]string, n), make([]string, n)
 	has, places := make([]int64, n), make([]int64, n)
 	for i := range list {
 		q := &list[i]
-		grants[i].grant, had[i].grant = &q.Grant, q.had()
+		grants[i].grant, had[i].grant = &q.Grant, grantBefore(q)
 		reasons[i], entries[i], places[i] = string(q.Reason), q.Grant.EntryID, int64(i)
 		if q.Has != nil {
 			has[i] = 1
@@ -162,8 +145,8 @@ func packQuarantine(list []Quarantined) (rows, facts db.Table) {
 	return rows, db.Table{campaigns, packets, shards, seqs, users, amounts, places}
 }
 
-// had returns the ledger's grant of the packet, or a grant of zeros if there was none.
-func (q *Quarantined) had() *hongbao.Grant {
+// grantBefore returns the ledger's grant of the packet, or a grant of zeros if there was none.
+func grantBefore(q *model.Quarantined) *hongbao.Grant {
 	if q.Has == nil {
 		return &hongbao.Grant{Time: time.UnixMilli(0)}
 	}
@@ -175,8 +158,8 @@ const quarantineColumns = `id, reason, ` + grantColumns + `, entry_id,
 	resolved_at, resolved_by, resolution,
 	COALESCE((SELECT currency FROM campaign AS c WHERE c.id = quarantine.campaign), '')`
 
-func scanQuarantined(s db.Scan) (Quarantined, error) {
-	var q Quarantined
+func scanQuarantined(s db.Scan) (model.Quarantined, error) {
+	var q model.Quarantined
 	var reason string
 	var has hongbao.Grant
 	var shard, at, flag, hasShard, hasAt, created, resolved int64
@@ -184,7 +167,7 @@ func scanQuarantined(s db.Scan) (Quarantined, error) {
 	err := s(&q.ID, &reason, &g.Campaign, &g.Packet, &g.User, &g.Amount, &shard, &g.Seq, &g.Epoch, &g.RequestID, &at,
 		&g.EntryID, &flag, &has.User, &has.Amount, &hasShard, &has.Seq, &has.Epoch, &has.RequestID, &hasAt, &created,
 		&resolved, &q.ResolvedBy, &q.Resolution, &g.Currency)
-	q.Reason, g.Shard, g.Time = Reason(reason), int(shard), time.UnixMilli(at).UTC()
+	q.Reason, g.Shard, g.Time = model.QuarantineReason(reason), int(shard), time.UnixMilli(at).UTC()
 	q.Created = time.UnixMilli(created).UTC()
 	if resolved != 0 {
 		q.Resolved = time.UnixMilli(resolved).UTC()
@@ -197,12 +180,12 @@ func scanQuarantined(s db.Scan) (Quarantined, error) {
 }
 
 // Quarantine lists up to limit grants that wait for a decision, with ids above after, in the order of their ids.
-func (l *Ledger) Quarantine(ctx context.Context, after int64, limit int) ([]Quarantined, error) {
+func (l *Ledger) Quarantine(ctx context.Context, after int64, limit int) ([]model.Quarantined, error) {
 	return l.quarantine(ctx, `resolved_at = 0 AND id > $1`, after, limit)
 }
 
-func (l *Ledger) quarantine(ctx context.Context, where string, after int64, limit int) ([]Quarantined, error) {
-	return rowQuery[Quarantined]{"list the quarantine",
+func (l *Ledger) quarantine(ctx context.Context, where string, after int64, limit int) ([]model.Quarantined, error) {
+	return rowQuery[model.Quarantined]{"list the quarantine",
 		`SELECT ` + quarantineColumns + ` FROM quarantine WHERE ` + where + ` ORDER BY id LIMIT $2`,
 		[]any{after, int64(limit)}, scanQuarantined}.all(ctx, l)
 }

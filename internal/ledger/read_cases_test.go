@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 func (f *fixture) bySeq(t *testing.T, shard int, first, last int64) []int64 {
@@ -112,10 +113,10 @@ func testResolve(t *testing.T, f *fixture) {
 	_, err = f.ledger.Decide(t.Context(), Resolution{ID: list[1].ID, Decision: by("ann", "forged")}, nil)
 	require.NoError(t, err)
 	f.settles(t, grantsOf("nowhere", 1, 3)...) // the redelivered grant stays decided
-	require.Equal(t, []Quarantined{list[0], list[2]}, f.open(t))
+	require.Equal(t, []model.Quarantined{list[0], list[2]}, f.open(t))
 	rest, err := f.ledger.Quarantine(t.Context(), list[0].ID, 1)
 	require.NoError(t, err)
-	require.Equal(t, []Quarantined{list[2]}, rest)
+	require.Equal(t, []model.Quarantined{list[2]}, rest)
 
 	f.create(t, "rain", 1)
 	f.settles(t, grantsOf("rain", 2, 2)...) // no such packet

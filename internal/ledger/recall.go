@@ -7,6 +7,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // recalled is what the ledger has of some packets.
@@ -33,10 +34,10 @@ func (l *Ledger) recall(ctx context.Context, t db.Txn, items []item) (r recalled
 }
 
 // asides are grants in quarantine, by packet.
-type asides map[packetKey][]Quarantined
+type asides map[packetKey][]model.Quarantined
 
 // of returns the row with the same facts as a grant; nil if there is none.
-func (a asides) of(g *hongbao.Grant) *Quarantined {
+func (a asides) of(g *hongbao.Grant) *model.Quarantined {
 	rows := a[keyOf(g)]
 	for i := range rows {
 		if difference(g, &rows[i].Grant) == "" {
@@ -47,10 +48,10 @@ func (a asides) of(g *hongbao.Grant) *Quarantined {
 }
 
 // paid returns the row whose grant the reserve has paid to the same user, whatever its event; nil if there is none.
-func (a asides) paid(g *hongbao.Grant) *Quarantined {
+func (a asides) paid(g *hongbao.Grant) *model.Quarantined {
 	rows := a[keyOf(g)]
 	for i := range rows {
-		if rows[i].Grant.User == g.User && rows[i].paid() {
+		if rows[i].Grant.User == g.User && wasPaid(&rows[i]) {
 			return &rows[i]
 		}
 	}
@@ -82,13 +83,13 @@ func (a asides) undecided(items []item) (left, differ []item) {
 func (l *Ledger) readAside(ctx context.Context, t db.Txn, items []item) (asides, error) {
 	found := make(asides)
 	return found, t.Query(ctx, l.dialect.ReadQuarantine, []any{keysOf(items)}, func(s db.Scan) error {
-		var q Quarantined
+		var q model.Quarantined
 		var reason string
 		var shard, at, resolved int64
 		g := &q.Grant
 		err := s(&g.Campaign, &g.Packet, &g.User, &g.Amount, &shard, &g.Seq, &g.Epoch, &g.RequestID, &at, &resolved,
 			&q.Resolution, &reason)
-		g.Shard, g.Time, q.Reason = int(shard), time.UnixMilli(at).UTC(), Reason(reason)
+		g.Shard, g.Time, q.Reason = int(shard), time.UnixMilli(at).UTC(), model.QuarantineReason(reason)
 		q.Resolved = atMilli(resolved)
 		found[keyOf(g)] = append(found[keyOf(g)], q)
 		return err

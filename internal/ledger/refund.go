@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // ErrNoCampaign says that the ledger does not have a campaign.
@@ -94,7 +95,7 @@ func (l *Ledger) refundOnce(
 		if err != nil {
 			return nil, err
 		}
-		if c.State == StateRefunded {
+		if c.State == model.MoneyRefunded {
 			var found bool
 			refund, found, err = readRefund(ctx, t, e.campaign)
 			return nil, errors.Join(err, mustExist(found, e.campaign))
@@ -155,7 +156,7 @@ func (l *Ledger) count(ctx context.Context, e *end) (n counted, err error) {
 	err = l.readPages(ctx, func(ctx context.Context, t db.Txn) error {
 		var found bool
 		n.has, found, err = campaignByID(e.campaign).first(ctx, t)
-		if err != nil || !found || n.has.State == StateRefunded || n.has.Grants+e.missing < e.sum.Granted ||
+		if err != nil || !found || n.has.State == model.MoneyRefunded || n.has.Grants+e.missing < e.sum.Granted ||
 			n.has.Spec.Places() != len(e.closes) {
 			return err
 		}
@@ -275,7 +276,7 @@ func postRefund(r *payment.Refund) []db.Stmt {
 	stmts := []db.Stmt{
 		{SQL: moveMoney, Args: []any{pool, -amount}},
 		{SQL: `UPDATE campaign SET refunded = refunded + $2, state = $3 WHERE id = $1`, Args: []any{r.Campaign, amount,
-			string(StateRefunded)}},
+			string(model.MoneyRefunded)}},
 		{SQL: insertTransfer, Args: []any{transfer, "refund", r.Campaign, pool, sponsor, amount, int64(0), int64(0), now}},
 		{SQL: `INSERT INTO refund (campaign, transfer, amount, packets, shard, close_seq, decided_by, why, created_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
@@ -345,7 +346,7 @@ func (l *Ledger) Reveal(ctx context.Context, campaign string) (StoredCampaign, e
 	var c StoredCampaign
 	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		reveal := db.Stmt{SQL: `UPDATE campaign SET revealed_at = $2 WHERE id = $1 AND revealed_at = 0 AND state = $3`,
-			Args: []any{campaign, time.Now().UnixMilli(), string(StateRefunded)}}
+			Args: []any{campaign, time.Now().UnixMilli(), string(model.MoneyRefunded)}}
 		if err := t.Run(ctx, reveal); err != nil {
 			return nil, err
 		}
@@ -353,7 +354,7 @@ func (l *Ledger) Reveal(ctx context.Context, campaign string) (StoredCampaign, e
 		switch c, err = mustRead(ctx, t, campaign); {
 		case err != nil:
 			return nil, err
-		case c.State != StateRefunded:
+		case c.State != model.MoneyRefunded:
 			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: its seed stays secret until it is closed and refunded",
 				ErrNotRefunded)
 		}

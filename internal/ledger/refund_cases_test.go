@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // closeOf returns the close entry of a campaign whose packets 1 to granted were granted.
@@ -44,7 +45,7 @@ func (f *fixture) refundedOnce(t *testing.T, closed stream.Entry) {
 	t.Helper()
 	c, _, err := f.ledger.Campaign(t.Context(), closed.Campaign)
 	require.NoError(t, err)
-	require.Equal(t, StateRefunded, c.State)
+	require.Equal(t, model.MoneyRefunded, c.State)
 	require.Equal(t, closed.Close.GrantedAmount, c.Granted)
 	require.Equal(t, closed.Close.LeftAmount, c.Refunded)
 	require.Zero(t, f.balance(t, PoolAccount(closed.Campaign)))

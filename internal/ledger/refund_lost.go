@@ -6,26 +6,15 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
-	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
-
-// LostRefund is an operator's decision to refund a campaign of which Redis has lost data, so that at least one close is
-// missing.
-type LostRefund struct {
-	Campaign string
-	// Closes has the known close of each of the campaign's places, in order. Seq is 0 for a place whose close is missing.
-	Closes []payment.Close
-	// Amount must be exactly the money that the ledger has not granted.
-	Amount hongbao.Amount
-	stream.Decision
-}
 
 // RefundLost is like Refund, for a campaign of which Redis has lost data and closes. All money that the ledger has not
 // granted goes from the pool to the sponsor, and nothing can be granted afterwards. RefundLost fails while grants of
 // the campaign wait in quarantine, or if the amount is not exactly the rest. A repeated call returns the existing
 // refund and moves no money, even if another method made the refund.
-func (l *Ledger) RefundLost(ctx context.Context, o LostRefund) (payment.Refund, error) {
+func (l *Ledger) RefundLost(ctx context.Context, o model.LostRefund) (payment.Refund, error) {
 	if err := o.Decision.Check(); err != nil {
 		return payment.Refund{}, hongbao.Errorf(hongbao.ClassPermanent, "refund campaign %s, which Redis has lost: %w",
 			o.Campaign, err)

@@ -12,11 +12,13 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // lostOf returns the decision to refund campaign rain, after granted of its 10 packets were granted.
-func lostOf(granted int64) LostRefund {
-	return LostRefund{Campaign: "rain", Closes: []payment.Close{{Shard: 3}}, Amount: fundedFor(10) - fundedFor(granted),
+func lostOf(granted int64) model.LostRefund {
+	return model.LostRefund{Campaign: "rain", Closes: []payment.Close{{Shard: 3}},
+		Amount:   fundedFor(10) - fundedFor(granted),
 		Decision: by("ann", "no file is left")}
 }
 
@@ -29,12 +31,12 @@ func testRefundLost(t *testing.T, f *fixture) {
 	twice.User = "mallory"
 	f.settles(t, twice)
 
-	for says, alter := range map[string]func(*LostRefund){
-		"who decides":                  func(o *LostRefund) { o.By = "" },
-		"why has 0 bytes":              func(o *LostRefund) { o.Why = "" },
-		"1 of its grants wait":         func(*LostRefund) {},
-		"4 grants (packet 4 for one) ": func(o *LostRefund) { o.Closes = []payment.Close{{Shard: 2}} },
-		ErrNoCampaign.Error():          func(o *LostRefund) { o.Campaign = "typo" },
+	for says, alter := range map[string]func(*model.LostRefund){
+		"who decides":                  func(o *model.LostRefund) { o.By = "" },
+		"why has 0 bytes":              func(o *model.LostRefund) { o.Why = "" },
+		"1 of its grants wait":         func(*model.LostRefund) {},
+		"4 grants (packet 4 for one) ": func(o *model.LostRefund) { o.Closes = []payment.Close{{Shard: 2}} },
+		ErrNoCampaign.Error():          func(o *model.LostRefund) { o.Campaign = "typo" },
 	} {
 		o := lostOf(4)
 		alter(&o)

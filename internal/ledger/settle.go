@@ -12,15 +12,16 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // item is the state of one grant of a batch in the settler.
 type item struct {
 	index  int // index in the batch that the caller passed
 	grant  *hongbao.Grant
-	epoch  int64  // epoch of the batch; 0 if only the grant's own counts
-	reason Reason // set if the item must go to quarantine
-	fence  int64  // epoch of the fence that leaves the grant out; 0 if none does
+	epoch  int64                  // epoch of the batch; 0 if only the grant's own counts
+	reason model.QuarantineReason // set if the item must go to quarantine
+	fence  int64                  // epoch of the fence that leaves the grant out; 0 if none does
 }
 
 // packetKey is the primary key of table grants.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 func testRepeat(t *testing.T, f *fixture) {
@@ -104,8 +105,8 @@ func testAltered(t *testing.T, f *fixture) {
 	}
 	list := f.open(t)
 	require.Len(t, list, 4)
-	slices.SortFunc(list, func(a, b Quarantined) int { return int(a.Grant.Packet - b.Grant.Packet) })
-	for i, want := range []Reason{DifferentUser, DifferentAmount, DifferentShard, DifferentSeq} {
+	slices.SortFunc(list, func(a, b model.Quarantined) int { return int(a.Grant.Packet - b.Grant.Packet) })
+	for i, want := range []model.QuarantineReason{DifferentUser, DifferentAmount, DifferentShard, DifferentSeq} {
 		require.Equal(t, want, list[i].Reason)
 		altered[i].Currency = "CNY" // of the campaign
 		require.Equal(t, altered[i], list[i].Grant)
@@ -179,12 +180,12 @@ func testNotPlanned(t *testing.T, f *fixture) {
 	for range 2 {
 		f.settles(t, more, grant("rain", 3), negative, zero, beyond, nowhere)
 	}
-	reasons := make(map[packetKey]Reason)
+	reasons := make(map[packetKey]model.QuarantineReason)
 	for _, q := range f.open(t) {
 		reasons[keyOf(&q.Grant)] = q.Reason
 		require.Nil(t, q.Has)
 	}
-	require.Equal(t, map[packetKey]Reason{
+	require.Equal(t, map[packetKey]model.QuarantineReason{
 		{"rain", 1}: AmountNotPlanned, {"rain", 2}: AmountNotPlanned, {"rain", 0}: PacketNotPlanned,
 		{"rain", 11}: PacketNotPlanned, {"nowhere", 1}: NoCampaign,
 	}, reasons)

@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // MaxBatch is the maximum number of grants in a transaction. A longer batch takes several transactions.
@@ -32,7 +33,7 @@ type SettlerConfig struct {
 	// OnQuarantine, if not nil, is called for each grant that waits in quarantine for a decision, after the commit. It is
 	// called for each redelivery of the grant, then with ID 0. It may count the grant or freeze its campaign. Its errors
 	// are outages, so the grant is redelivered. It must be fast and safe for concurrent use.
-	OnQuarantine func(Quarantined) error
+	OnQuarantine func(model.Quarantined) error
 }
 
 // Settler is the hongbao.Handler that settles grants. Its methods are safe for concurrent use, even with the same
@@ -181,7 +182,7 @@ func malformed(g *hongbao.Grant) error {
 // for the batch: known has campaigns of the ledger. missing has other campaigns, and whether they are disowned.
 func (s *Settler) lookUp(
 	ctx context.Context, g *hongbao.Grant, known map[string]knownCampaign, missing map[string]bool,
-) (k knownCampaign, reason Reason, err error) {
+) (k knownCampaign, reason model.QuarantineReason, err error) {
 	k, ok := known[g.Campaign]
 	disowned, met := missing[g.Campaign]
 	if !met && (!ok || g.Packet > k.packets && !k.latest) {
@@ -213,7 +214,7 @@ func (s *Settler) lookUp(
 }
 
 // checkPlan compares a grant with its campaign and the plan. It returns the reason if the grant must go to quarantine.
-func (s *Settler) checkPlan(ctx context.Context, g *hongbao.Grant, k knownCampaign) (Reason, error) {
+func (s *Settler) checkPlan(ctx context.Context, g *hongbao.Grant, k knownCampaign) (model.QuarantineReason, error) {
 	amount, err := k.ask(ctx, s.config.Plan, g)
 	if errors.Is(err, errIncompletePlan) {
 		s.alarm("incomplete_plan", g.Campaign, "ALARM: grants wait unpaid, because the plan of their campaign lacks packets that "+
@@ -251,7 +252,7 @@ func (k knownCampaign) ask(ctx context.Context, plan PlanSource, g *hongbao.Gran
 
 // refuses returns the reason why the settler refuses a grant because of the plan; "" if it does not. amount is what ask
 // returned.
-func (k knownCampaign) refuses(g *hongbao.Grant, amount hongbao.Amount) Reason {
+func (k knownCampaign) refuses(g *hongbao.Grant, amount hongbao.Amount) model.QuarantineReason {
 	switch {
 	case !k.has(g.Packet):
 		return PacketNotPlanned
@@ -263,9 +264,9 @@ func (k knownCampaign) refuses(g *hongbao.Grant, amount hongbao.Amount) Reason {
 
 // refuses returns the reason why the campaign's state or pool does not allow a new grant; "" if it does. CHECK
 // constraints of the tables enforce the same.
-func (c *StoredCampaign) refuses(g *hongbao.Grant) Reason {
+func (c *StoredCampaign) refuses(g *hongbao.Grant) model.QuarantineReason {
 	switch {
-	case c.State == StateRefunded:
+	case c.State == model.MoneyRefunded:
 		return AfterRefund
 	case g.Packet > c.Packets:
 		return PacketNotPlanned
@@ -367,7 +368,7 @@ func (s *Settler) quarantine(ctx context.Context, items []item, errs []error) {
 }
 
 // report logs a grant if it is new in quarantine. It calls the hook for redelivered grants, too.
-func (s *Settler) report(q Quarantined) error {
+func (s *Settler) report(q model.Quarantined) error {
 	g := &q.Grant
 	fields := []zap.Field{
 		zap.String("reason", string(q.Reason)), zap.Int64("quarantine", q.ID), zap.String("event", g.EventID()),

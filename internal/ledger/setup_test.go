@@ -19,6 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -107,7 +108,7 @@ type fixture struct {
 	*Settler
 
 	mu        sync.Mutex
-	reported  []Quarantined
+	reported  []model.Quarantined
 	hooked    int // number of calls of OnQuarantine
 	hookFails error
 	// forged has packets for which the plan returns a wrong amount, so that forged grants pass the plan and reach later
@@ -140,7 +141,7 @@ func newFixture(t testing.TB, config Config) *fixture {
 			}
 			return planned(packet), true, nil
 		}),
-		OnQuarantine: func(q Quarantined) error {
+		OnQuarantine: func(q model.Quarantined) error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.hooked++
@@ -237,7 +238,7 @@ func (f *fixture) holds(t testing.TB, campaign string, want []hongbao.Grant) {
 }
 
 // open returns the grants in quarantine that wait for a decision.
-func (f *fixture) open(t testing.TB) []Quarantined {
+func (f *fixture) open(t testing.TB) []model.Quarantined {
 	t.Helper()
 	list, err := f.ledger.Quarantine(t.Context(), 0, 10_000)
 	require.NoError(t, err)

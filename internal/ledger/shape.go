@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // Bounds are the lowest and highest amounts and instants, in milliseconds, of the grants of a campaign.
@@ -80,7 +81,7 @@ func (l *Ledger) NewestCampaigns(ctx context.Context, s CampaignSearch) ([]Store
 func (s *CampaignSearch) condition() (where string, args []any) {
 	without := "" // the state to leave out; no campaign has the empty state
 	if s.Unrefunded {
-		without = string(StateRefunded)
+		without = string(model.MoneyRefunded)
 	}
 	where, args = `WHERE state <> $3`, []any{int64(s.Limit), int64(s.Skip), without}
 	if s.Text != "" {

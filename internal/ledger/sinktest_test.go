@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/sink/sinktest"
 )
@@ -134,7 +135,7 @@ func (s *settled) effects(t testing.TB, grants []hongbao.Grant) []int {
 // aside reports which grants are in quarantine.
 func (s *settled) aside(t testing.TB, grants []hongbao.Grant) []bool {
 	t.Helper()
-	var list []Quarantined
+	var list []model.Quarantined
 	testkit.EventuallyOK(t, 30*time.Second, func() (err error) {
 		list, err = s.reader.Quarantine(t.Context(), 0, 10_000)
 		return err

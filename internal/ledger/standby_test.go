@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -79,7 +80,7 @@ func TestPostgresTellsOnlyWhatTheStandbyHas(t *testing.T) {
 	m := newMirrored(t)
 	m.create(t, "rain", 100)
 	m.create(t, "snow", 10)
-	_, err := m.ledger.Fund(t.Context(), Funding{Client: "shop", Currency: testCurrency, Amount: 1000, ID: "f1",
+	_, err := m.ledger.Fund(t.Context(), model.Funding{Client: "shop", Currency: testCurrency, Amount: 1000, ID: "f1",
 		Decision: by("ann", "test")})
 	require.NoError(t, err)
 	require.NoError(t, m.standby.Kill())

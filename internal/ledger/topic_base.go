@@ -6,23 +6,14 @@ import (
 	"fmt"
 
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
-// TopicBase says where the next audit begins to read a partition of the topic. Each record before Next was judged. Each
-// record before First also belongs to a sealed campaign.
-type TopicBase struct {
-	Part        int
-	First, Next int64
-	// Last is the offset of the last grant before Next, and Event identifies the grant. Last is -1 if there is none.
-	Last  int64
-	Event string
-}
-
 // TopicBases returns the bases of a topic, in the order of the partitions; none if no audit has stored them.
-func (l *Ledger) TopicBases(ctx context.Context, topic string) ([]TopicBase, error) {
-	return rowQuery[TopicBase]{"read where audits begin in topic " + topic, `SELECT part, first_offset, next_offset,
+func (l *Ledger) TopicBases(ctx context.Context, topic string) ([]model.TopicBase, error) {
+	return rowQuery[model.TopicBase]{"read where audits begin in topic " + topic, `SELECT part, first_offset, next_offset,
 		last_offset, last_event FROM topic_base WHERE topic = $1 ORDER BY part`, []any{topic},
-		func(s db.Scan) (b TopicBase, err error) {
+		func(s db.Scan) (b model.TopicBase, err error) {
 			var part int64
 			err = s(&part, &b.First, &b.Next, &b.Last, &b.Event)
 			b.Part = int(part)
@@ -35,7 +26,7 @@ var errNewerBases = errors.New("another audit has stored bases")
 // SetTopicBases replaces the bases of a topic, unless they are not those in was any more: then another audit has stored
 // newer ones, and SetTopicBases changes nothing. Call it only after the campaigns that the bases count as sealed are
 // sealed.
-func (l *Ledger) SetTopicBases(ctx context.Context, topic string, was, bases []TopicBase) error {
+func (l *Ledger) SetTopicBases(ctx context.Context, topic string, was, bases []model.TopicBase) error {
 	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		var others int64
 		if err := t.Query(ctx, `SELECT COUNT(*) FROM topic_base WHERE topic = $1`, []any{topic},

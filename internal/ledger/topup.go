@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // Reasons why a top-up is refused. ErrFundedOtherwise and ErrOrderUsed are Conflicts, ErrTopUpOpen is Transient,
@@ -145,7 +146,7 @@ func (o *TopUp) same(has *StoredTopUp) error {
 func (o *TopUp) Allowed(c *StoredCampaign, list []StoredTopUp) error {
 	next := len(list) + 2
 	switch {
-	case c.State == StateRefunded:
+	case c.State == model.MoneyRefunded:
 		return hongbao.Errorf(hongbao.ClassPermanent, "%w: it is refunded; create one with another id", ErrNoTopUp)
 	case !c.Closing.IsZero():
 		return hongbao.Errorf(hongbao.ClassPermanent, "%w: it is closed, or a close has begun; create one with another id",
@@ -319,7 +320,7 @@ func (l *Ledger) beginClose(ctx context.Context, campaign string, lost bool) err
 		switch {
 		case errors.Is(err, ErrNoCampaign):
 			return nil, nil
-		case err != nil || !c.Closing.IsZero() || c.State == StateRefunded:
+		case err != nil || !c.Closing.IsZero() || c.State == model.MoneyRefunded:
 			return nil, err
 		case !lost && len(list) > 0 && list[len(list)-1].Dealt.IsZero():
 			return nil, hongbao.Errorf(hongbao.ClassTransient, "%w: generation %d", ErrTopUpOpen, len(list)+1)

@@ -7,6 +7,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // MaxUserRows bounds the rows of one user that UserQuarantine and UserPending return.
@@ -40,8 +41,8 @@ func (l *Ledger) UserBalances(ctx context.Context, user string) ([]UserBalance, 
 
 // UserQuarantine returns up to MaxUserRows grants in quarantine, resolved or not, in which either version is for the
 // user. It reads the whole quarantine.
-func (l *Ledger) UserQuarantine(ctx context.Context, user string) ([]Quarantined, error) {
-	return rowQuery[Quarantined]{"list a user's grants in quarantine",
+func (l *Ledger) UserQuarantine(ctx context.Context, user string) ([]model.Quarantined, error) {
+	return rowQuery[model.Quarantined]{"list a user's grants in quarantine",
 		`SELECT ` + quarantineColumns + ` FROM quarantine WHERE user_id = $1 OR has_user_id = $2 ORDER BY id LIMIT $3`,
 		[]any{user, user, int64(MaxUserRows)}, scanQuarantined}.all(ctx, l)
 }

@@ -1,5 +1,6 @@
-// Package model has the types that pages, commands and APIs show: campaigns, the state of their sinks, and the trail of
-// a grant. Other packages fill them from Redis, the ledger and the topic.
+// Package model has the values that pages, commands and APIs show: campaigns, dead letters, the trail of a grant. Other
+// packages fill them from Redis, the ledger and the topic. The package reads and writes nothing itself, and no value has
+// a field for a seed, a code, a secret or the hash of a key.
 package model
 
 import "errors"

@@ -7,7 +7,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/ops/books"
 	"github.com/hongbao-project/hongbao/internal/ops/find"
@@ -39,7 +39,7 @@ func (in *Audit) Check() error {
 
 // Audit compares Redis, the ledger and the topic. For a caller with an API key the server runs at most one audit, and
 // the journal records it.
-func (l *Local) Audit(ctx context.Context, in Audit) (*audit.Report, error) {
+func (l *Local) Audit(ctx context.Context, in Audit) (*model.AuditReport, error) {
 	if err := in.Check(); err != nil {
 		return nil, err
 	}
@@ -57,11 +57,11 @@ func (l *Local) Audit(ctx context.Context, in Audit) (*audit.Report, error) {
 }
 
 // Audit implements Operations. The server continues the audit after ctx has ended.
-func (r *Remote) Audit(ctx context.Context, in Audit) (*audit.Report, error) {
+func (r *Remote) Audit(ctx context.Context, in Audit) (*model.AuditReport, error) {
 	if err := in.Check(); err != nil {
 		return nil, err
 	}
-	var out struct{ Report *audit.Report }
+	var out struct{ Report *model.AuditReport }
 	if err := r.postAll(ctx, "/v1/audit", &in, &out); err != nil {
 		return nil, err
 	}
@@ -105,17 +105,17 @@ func (in *Acknowledge) Check() error {
 
 // AcknowledgeDifference records that a difference in the audit is known. Until in.Until, the audit shows the
 // difference but does not count it.
-func (l *Local) AcknowledgeDifference(ctx context.Context, in Acknowledge) (out ledger.Acknowledgement, err error) {
+func (l *Local) AcknowledgeDifference(ctx context.Context, in Acknowledge) (out model.Acknowledgement, err error) {
 	if err := in.Check(); err != nil {
 		return out, err
 	}
-	d := books.Difference{Kind: books.DifferenceKind(in.Kind), Where: in.Where, Campaign: in.Campaign, Packet: in.Packet,
+	d := model.Difference{Kind: model.DifferenceKind(in.Kind), Where: in.Where, Campaign: in.Campaign, Packet: in.Packet,
 		Event: in.Event, Detail: in.Detail}
 	return books.Of(l.App).Acknowledge(ctx, &d, in.Until, stream.Decision{By: l.by(in.By), Why: in.Why})
 }
 
 // AcknowledgeDifference implements Operations.
-func (r *Remote) AcknowledgeDifference(ctx context.Context, in Acknowledge) (out ledger.Acknowledgement, err error) {
+func (r *Remote) AcknowledgeDifference(ctx context.Context, in Acknowledge) (out model.Acknowledgement, err error) {
 	if err := in.Check(); err != nil {
 		return out, err
 	}

@@ -13,25 +13,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
-// LetterFilter selects dead letters; an empty filter selects all.
-type LetterFilter struct {
-	Sink     string    `json:"sink,omitempty" doc:"Only letters of this sink, or of several sinks separated by commas."`
-	Campaign string    `json:"campaign,omitempty" doc:"Only letters of the campaign with this id."`
-	Class    string    `json:"class,omitempty" enum:"unknown,transient,permanent,conflict,broken" doc:"Only letters whose last error has this class."`
-	User     string    `json:"user,omitempty" doc:"Only letters with a grant to the user with this id."`
-	Reason   string    `json:"reason,omitempty" doc:"Only letters whose reason contains this text."`
-	From     time.Time `json:"from,omitzero" doc:"Only letters that became dead letters at or after this time."`
-	To       time.Time `json:"to,omitzero" doc:"Only letters that became dead letters before this time."`
-}
-
-func (f *LetterFilter) some() bool { return *f != LetterFilter{} }
-
-func (f *LetterFilter) check() error {
-	switch classes := deadletter.Classes(); {
+func checkFilter(f *model.LetterFilter) error {
+	switch classes := model.LetterClasses(); {
 	case f.Class != "" && !slices.Contains(classes, f.Class):
 		return &InputError{Field: "class", Text: "is one of " + strings.Join(classes, ", ")}
 	case !f.From.IsZero() && !f.To.IsZero() && !f.From.Before(f.To):
@@ -40,25 +28,25 @@ func (f *LetterFilter) check() error {
 	return checkPick(f.Campaign, f.User)
 }
 
-func (l *Local) filter(f *LetterFilter) deadletter.Filter {
+func (l *Local) filter(f *model.LetterFilter) deadletter.Filter {
 	return deadletter.Filter{Sinks: list(f.Sink), Campaign: f.Campaign, Class: f.Class, User: f.User, Reason: f.Reason,
 		From: f.From, To: f.To, Sees: l.sees()}
 }
 
 // LetterList is the input of ListLetters.
 type LetterList struct {
-	LetterFilter
+	model.LetterFilter
 	After string // Next of the previous page
 	Limit int
 }
 
 // Check returns an error if the input is invalid.
 func (in *LetterList) Check() error {
-	return cmp.Or(checkLimit(in.Limit, deadletter.MaxListed), checkAfter(in.After), in.check())
+	return cmp.Or(checkLimit(in.Limit, model.MaxLetters), checkAfter(in.After), checkFilter(&in.LetterFilter))
 }
 
 func checkAfter(after string) error {
-	if _, _, _, err := deadletter.ParseID(after); after != "" && err != nil {
+	if _, _, _, err := model.ParseLetterID(after); after != "" && err != nil {
 		return &InputError{Field: "after", Text: "is the next of the previous answer"}
 	}
 	return nil
@@ -66,7 +54,7 @@ func checkAfter(after string) error {
 
 // CheckLetter returns an error if the id of a letter is malformed.
 func CheckLetter(id string) error {
-	if _, _, _, err := deadletter.ParseID(id); err != nil {
+	if _, _, _, err := model.ParseLetterID(id); err != nil {
 		return &InputError{Field: "letter", Code: "unknown_letter", Text: "is SINK/SHARD/ENTRY, as `hongbao dead list` prints it"}
 	}
 	return nil
@@ -83,15 +71,15 @@ func (l *Local) ListLetters(ctx context.Context, in LetterList) (deliveries.Lett
 
 // ShowLetter returns a dead letter by its id. A letter that the caller may not see looks as if it did not
 // exist.
-func (l *Local) ShowLetter(ctx context.Context, id string) (deadletter.Letter, error) {
+func (l *Local) ShowLetter(ctx context.Context, id string) (model.Letter, error) {
 	return l.letter(ctx, access.ReadLetters, id)
 }
 
-func (l *Local) letter(ctx context.Context, a access.Action, id string) (letter deadletter.Letter, err error) {
+func (l *Local) letter(ctx context.Context, a access.Action, id string) (letter model.Letter, err error) {
 	if err := CheckLetter(id); err != nil {
 		return letter, err
 	}
-	sink, shard, _, _ := deadletter.ParseID(id)
+	sink, shard, _, _ := model.ParseLetterID(id)
 	gone := hongbao.Errorf(hongbao.ClassPermanent, "letter %s: %w; `hongbao dead list` lists the letters", id,
 		deadletter.ErrNoLetter)
 	if shard >= l.App.Config.Deployment.Shards || l.checkSinks("sink", sink) != nil {
@@ -99,7 +87,7 @@ func (l *Local) letter(ctx context.Context, a access.Action, id string) (letter 
 	}
 	letter, err = deliveries.Of(l.App).Letter(ctx, id)
 	if err == nil && !l.visibleOrDenied(ctx, a, letter.Campaign()) {
-		return deadletter.Letter{}, gone
+		return model.Letter{}, gone
 	}
 	return letter, err
 }
@@ -107,7 +95,7 @@ func (l *Local) letter(ctx context.Context, a access.Action, id string) (letter 
 // Letters selects the dead letters to requeue or drop, by their ids or by filters.
 type Letters struct {
 	Letter string `json:"letter,omitempty" doc:"Id of a letter, or several ids separated by commas. Replaces the filters."`
-	LetterFilter
+	model.LetterFilter
 	All    bool   `json:"all,omitempty" doc:"True to select all letters. Then 'letter' and the filters must be absent."`
 	Expect *int64 `json:"expect,omitempty" minimum:"0" doc:"Number of letters that the filters or 'all' select: the field 'matched' of a dry run. Required with filters or 'all', except in a dry run."`
 	After  string `json:"after,omitempty" doc:"To continue after an answer 202: the value of its field 'next'. Not allowed with 'letter'."`
@@ -120,7 +108,7 @@ type Letters struct {
 // the expected number of letters.
 func (in *Letters) Check() error {
 	ways, named := 0, in.Letter != ""
-	for _, given := range []bool{named, in.All, in.some()} {
+	for _, given := range []bool{named, in.All, in.Some()} {
 		if given {
 			ways++
 		}
@@ -146,11 +134,11 @@ func (in *Letters) Check() error {
 			return err
 		}
 	}
-	return cmp.Or(checkWhy(in.Why), in.check())
+	return cmp.Or(checkWhy(in.Why), checkFilter(&in.LetterFilter))
 }
 
 // Refused returns an error if letters remain that a person must look at.
-func (in *Letters) Refused(r *deadletter.Report) error {
+func (in *Letters) Refused(r *model.LetterReport) error {
 	switch {
 	case r == nil:
 		return nil
@@ -189,7 +177,7 @@ func (l *Local) pick(ctx context.Context, a access.Action, in *Letters) (pick de
 }
 
 // DropLetters marks letters as decided without delivering them.
-func (l *Local) DropLetters(ctx context.Context, in Letters) (*deadletter.Report, error) {
+func (l *Local) DropLetters(ctx context.Context, in Letters) (*model.LetterReport, error) {
 	pick, err := l.pick(ctx, access.DropLetters, &in)
 	if err != nil {
 		return nil, err
@@ -207,7 +195,7 @@ type Requeue struct {
 }
 
 // RequeueLetters delivers dead letters to their sinks again.
-func (l *Local) RequeueLetters(ctx context.Context, in Requeue) (*deadletter.Report, error) {
+func (l *Local) RequeueLetters(ctx context.Context, in Requeue) (*model.LetterReport, error) {
 	pick, err := l.pick(ctx, access.RequeueLetters, &in.Letters)
 	if err != nil {
 		return nil, err
@@ -216,7 +204,7 @@ func (l *Local) RequeueLetters(ctx context.Context, in Requeue) (*deadletter.Rep
 		Rate: in.Rate, Patience: in.Patience, DryRun: in.DryRun})
 }
 
-func (f *LetterFilter) query() url.Values {
+func queryOf(f *model.LetterFilter) url.Values {
 	q := url.Values{}
 	for name, value := range map[string]string{"sink": f.Sink, "campaign": f.Campaign, "class": f.Class, "user": f.User,
 		"reason": f.Reason} {
@@ -237,11 +225,11 @@ func (r *Remote) ListLetters(ctx context.Context, in LetterList) (page deliverie
 	if err := in.Check(); err != nil {
 		return page, err
 	}
-	q := in.query()
+	q := queryOf(&in.LetterFilter)
 	if in.After != "" {
 		q.Set("after", in.After)
 	}
-	page.Letters = []deadletter.Letter{}
+	page.Letters = []model.Letter{}
 	err = r.pages(ctx, "/v1/dead-letters", q, in.Limit, func(get func(to any) error) (int, string, error) {
 		var next deliveries.LetterPage
 		err := get(&next)
@@ -252,7 +240,7 @@ func (r *Remote) ListLetters(ctx context.Context, in LetterList) (page deliverie
 }
 
 // ShowLetter implements Operations.
-func (r *Remote) ShowLetter(ctx context.Context, id string) (letter deadletter.Letter, err error) {
+func (r *Remote) ShowLetter(ctx context.Context, id string) (letter model.Letter, err error) {
 	if err := CheckLetter(id); err != nil {
 		return letter, err
 	}
@@ -261,7 +249,7 @@ func (r *Remote) ShowLetter(ctx context.Context, id string) (letter deadletter.L
 }
 
 // RequeueLetters implements Operations.
-func (r *Remote) RequeueLetters(ctx context.Context, in Requeue) (*deadletter.Report, error) {
+func (r *Remote) RequeueLetters(ctx context.Context, in Requeue) (*model.LetterReport, error) {
 	if in.Rate != 0 {
 		return nil, &InputError{Field: "rate", Text: "works without --server only: a server uses the sink's own bound"}
 	}
@@ -269,19 +257,19 @@ func (r *Remote) RequeueLetters(ctx context.Context, in Requeue) (*deadletter.Re
 }
 
 // DropLetters implements Operations.
-func (r *Remote) DropLetters(ctx context.Context, in Letters) (*deadletter.Report, error) {
+func (r *Remote) DropLetters(ctx context.Context, in Letters) (*model.LetterReport, error) {
 	return r.letters(ctx, "drop", in)
 }
 
 // letters requeues or drops letters. If that takes long, the server answers with its progress. Then letters sends
 // further requests until the server has finished.
-func (r *Remote) letters(ctx context.Context, what string, in Letters) (all *deadletter.Report, err error) {
+func (r *Remote) letters(ctx context.Context, what string, in Letters) (all *model.LetterReport, err error) {
 	if err := in.Check(); err != nil {
 		return nil, err
 	}
 	in.Why = reason(in.By, in.Why)
 	for {
-		var report deadletter.Report
+		var report model.LetterReport
 		more, err := r.post(ctx, "/v1/dead-letters/"+what, &in, &report)
 		if err != nil {
 			return all, err

@@ -13,10 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
-	"github.com/hongbao-project/hongbao/internal/operate/replay"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/books"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
@@ -28,11 +25,11 @@ import (
 type Operations interface {
 	// ListLetters returns a page of dead letters, oldest first within a sink and shard.
 	ListLetters(ctx context.Context, in LetterList) (deliveries.LetterPage, error)
-	ShowLetter(ctx context.Context, id string) (deadletter.Letter, error)
+	ShowLetter(ctx context.Context, id string) (model.Letter, error)
 	// RequeueLetters delivers dead letters again, and DropLetters gives them up. Both may return a report together
 	// with an error; the report says what was done.
-	RequeueLetters(ctx context.Context, in Requeue) (*deadletter.Report, error)
-	DropLetters(ctx context.Context, in Letters) (*deadletter.Report, error)
+	RequeueLetters(ctx context.Context, in Requeue) (*model.LetterReport, error)
+	DropLetters(ctx context.Context, in Letters) (*model.LetterReport, error)
 
 	ListSinks(ctx context.Context) (*deliveries.Status, error)
 	PauseSink(ctx context.Context, in SinkPause) (deliveries.SinkChange, error)
@@ -61,13 +58,13 @@ type Operations interface {
 	RevealCampaign(ctx context.Context, id string) (*campaign.Disclosure, error)
 
 	// StartReplay delivers grants once more. It may return a report together with an error.
-	StartReplay(ctx context.Context, in Replay) (*replay.Report, error)
+	StartReplay(ctx context.Context, in Replay) (*model.ReplayReport, error)
 	// Audit compares Redis, the ledger and the topic. If it could not seal, Local returns a report together
 	// with an error, and Remote returns only the error.
-	Audit(ctx context.Context, in Audit) (*audit.Report, error)
+	Audit(ctx context.Context, in Audit) (*model.AuditReport, error)
 	// LastAudit returns the result of the last audit of all campaigns.
 	LastAudit(ctx context.Context) (books.LastAudit, error)
-	AcknowledgeDifference(ctx context.Context, in Acknowledge) (ledger.Acknowledgement, error)
+	AcknowledgeDifference(ctx context.Context, in Acknowledge) (model.Acknowledgement, error)
 	ListJournal(ctx context.Context, in access.JournalQuery) (access.JournalPage, error)
 	// ShowUser returns a page of what is stored about a user. The journal records the call.
 	ShowUser(ctx context.Context, in UserQuery) (find.UserData, error)

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/payments"
 )
 
@@ -26,7 +26,7 @@ func (in *QuarantineList) Check() error {
 	if in.After < 0 {
 		return &InputError{Field: "after", Text: "is 0 or more"}
 	}
-	return checkLimit(in.Limit, deadletter.MaxListed)
+	return checkLimit(in.Limit, model.MaxLetters)
 }
 
 func checkLimit(n, most int) error {

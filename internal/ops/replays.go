@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
@@ -145,7 +146,7 @@ func (l *Local) checkReplayName(ctx context.Context, name string) error {
 
 // StartReplay delivers grants once more. It continues where an earlier call with the same name stopped. It may
 // return a report together with an error; the report says what was done.
-func (l *Local) StartReplay(ctx context.Context, in Replay) (*replay.Report, error) {
+func (l *Local) StartReplay(ctx context.Context, in Replay) (*model.ReplayReport, error) {
 	o, err := l.ReplayOrder(ctx, in)
 	if err != nil {
 		return nil, err
@@ -154,11 +155,11 @@ func (l *Local) StartReplay(ctx context.Context, in Replay) (*replay.Report, err
 }
 
 // StartReplay implements Operations. The server continues the replay after ctx has ended.
-func (r *Remote) StartReplay(ctx context.Context, in Replay) (*replay.Report, error) {
+func (r *Remote) StartReplay(ctx context.Context, in Replay) (*model.ReplayReport, error) {
 	if err := in.Check(); err != nil {
 		return nil, err
 	}
-	var out struct{ Report *replay.Report }
+	var out struct{ Report *model.ReplayReport }
 	if err := r.postAll(ctx, "/v1/replays/"+in.Name, &in, &out); err != nil {
 		return nil, err
 	}

@@ -5,7 +5,7 @@ import (
 	"net/url"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/find"
 )
 
@@ -24,7 +24,7 @@ func (in *UserQuery) Check() error {
 	case in.After != "" && hongbao.CheckCampaignID(in.After) != nil:
 		return &InputError{Field: "after", Text: "is the next of the previous page"}
 	}
-	return checkLimit(in.Limit, deadletter.MaxListed)
+	return checkLimit(in.Limit, model.MaxLetters)
 }
 
 // ShowUser returns a page of what Redis and the ledger have about a user, over all campaigns.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/optional"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/ops/find"
 )
@@ -229,7 +229,7 @@ func TestWhyOfNothing(t *testing.T) {
 	} {
 		trail := oneGrant(func(t *find.Trail, _ *find.TrailStep) { t.Steps = nil })
 		trail.State, trail.Note, trail.Withheld, trail.Unread = c.state, c.note, c.withheld, c.unread
-		trail.Kept = answers.Text(c.kept)
+		trail.Kept = optional.Text(c.kept)
 		out := Explain(trail, "u1")
 		require.Equal(t, c.says, out.Sentence)
 		require.Empty(t, out.Grants)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/ops/books"
 	"github.com/hongbao-project/hongbao/internal/simulation/judge"
@@ -268,7 +269,7 @@ func (w *world) audit(ctx context.Context) error {
 	return nil
 }
 
-func (w *world) auditOnce(ctx context.Context) (report *audit.Report, err error) {
+func (w *world) auditOnce(ctx context.Context) (report *model.AuditReport, err error) {
 	for end := time.Now().Add(settleTime); ; {
 		err = w.with(ctx, "auditor", app.Needs{Redis: true, Ledger: true}, func(a *app.App) (err error) {
 			report, err = books.Of(a).Audit(ctx, audit.Options{})
@@ -300,7 +301,7 @@ func (w *world) plant(ctx context.Context, j *judge.Judge, plant *judge.Plant) e
 	if err != nil {
 		return err
 	}
-	if report.Verdict == audit.Agrees {
+	if report.Verdict == model.Agrees {
 		return fmt.Errorf("planted: %s: the audit agrees, and the judge says %s", plant.Name,
 			some(append(found.Missing, found.Wrong...)))
 	}

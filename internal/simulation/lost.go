@@ -9,6 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
@@ -54,7 +55,7 @@ func (w *world) finish(ctx context.Context, a *app.App, id string) error {
 	if shown.Refund != nil {
 		amount = shown.Refund.Amount
 	}
-	_, err = campaigns.Of(a).RefundLost(ctx, ledger.LostRefund{Campaign: id, Amount: amount, Decision: ann}, shown.Digest)
+	_, err = campaigns.Of(a).RefundLost(ctx, model.LostRefund{Campaign: id, Amount: amount, Decision: ann}, shown.Digest)
 	if err == nil {
 		w.cover.note("person", refundLost)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/ops/payments"
 	"github.com/hongbao-project/hongbao/internal/simulation/judge"
@@ -84,6 +85,6 @@ func (w *world) payQuarantine(ctx context.Context) {
 const payTwice = "hongbao quarantine resolve --pay"
 
 // aboutTwice reports whether a difference follows from the packet that somebody has put back.
-func (w *world) aboutTwice(d *audit.Difference) bool {
+func (w *world) aboutTwice(d *model.Difference) bool {
 	return w.twice != nil && d.Campaign == w.twice.Campaign && (d.Packet == w.twice.Packet || d.Kind == audit.CounterDrift)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // Audited is the stored result of the last whole audit.
@@ -14,18 +16,8 @@ type Audited struct {
 	DeadLetters int64
 }
 
-// RunningAudit is the audit that a server of the deployment runs.
-type RunningAudit struct {
-	Since time.Time `json:"since" doc:"Time when the audit started."`
-	By    string    `json:"by" doc:"Who started it: key:ID for an API key."`
-	// Request identifies the request for the audit.
-	Request string `json:"-"`
-	// Ended is the time when the audit ended without an error; zero until then.
-	Ended time.Time `json:"-"`
-}
-
 // SetAuditing stores which audit runs or was the last one, on the first shard. The caller has the lock of audits.
-func (s *Store) SetAuditing(ctx context.Context, r RunningAudit) error {
+func (s *Store) SetAuditing(ctx context.Context, r model.RunningAudit) error {
 	var ended int64
 	if !r.Ended.IsZero() {
 		ended = r.Ended.UnixMilli()
@@ -39,7 +31,7 @@ func (s *Store) SetAuditing(ctx context.Context, r RunningAudit) error {
 }
 
 // Auditing returns what the last SetAuditing stored.
-func (s *Store) Auditing(ctx context.Context) (RunningAudit, error) {
+func (s *Store) Auditing(ctx context.Context) (model.RunningAudit, error) {
 	var has struct {
 		Since   int64  `redis:"running_since"`
 		By      string `redis:"running_by"`
@@ -49,9 +41,9 @@ func (s *Store) Auditing(ctx context.Context) (RunningAudit, error) {
 	err := s.rdb.HMGet(ctx, s.shards[0].Keys.Audit(), "running_since", "running_by", "running_request",
 		"running_ended").Scan(&has)
 	if err != nil {
-		return RunningAudit{}, fmt.Errorf("read which audit runs: %w", Classify(err))
+		return model.RunningAudit{}, fmt.Errorf("read which audit runs: %w", Classify(err))
 	}
-	r := RunningAudit{Since: time.UnixMilli(has.Since).UTC(), By: has.By, Request: has.Request}
+	r := model.RunningAudit{Since: time.UnixMilli(has.Since).UTC(), By: has.By, Request: has.Request}
 	if has.Ended != 0 {
 		r.Ended = time.UnixMilli(has.Ended).UTC()
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/load"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
@@ -379,7 +380,7 @@ func keepCases() map[string]scriptCase {
 					id = rows[0].ID
 				}
 				_, err := b.k.ResolveLetter(ctx,
-					&store.Resolution{Sink: "kafka", Letter: id, What: store.Requeued, Campaign: "rain",
+					&store.Resolution{Sink: "kafka", Letter: id, What: model.LetterRequeued, Campaign: "rain",
 						Decision: by("ann", "a test")})
 				return err
 			},
@@ -388,7 +389,7 @@ func keepCases() map[string]scriptCase {
 			keys: func(b *bundle) []string { return []string{b.k.Keys.ResolvedLetters("kafka")} },
 			prep: func(t *testing.T, b *bundle) {
 				require.NoError(t, b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.k.Keys.ResolvedLetters("kafka"), ID: "5-1",
-					Values: []string{"letter", "4-1", "decision", store.Requeued, "by", "ann", "why", "x"}}).Err())
+					Values: []string{"letter", "4-1", "decision", model.LetterRequeued, "by", "ann", "why", "x"}}).Err())
 			},
 			call: func(ctx context.Context, b *bundle) error {
 				_, err := b.k.ExpireLetters(ctx, &store.OldLetters{Sink: "kafka", Age: time.Hour, Limit: 9})

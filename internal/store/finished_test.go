@@ -16,6 +16,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
@@ -199,9 +200,9 @@ func (l *sinkLives) resolve(t *rapid.T) {
 		t.Skip("no letter")
 	}
 	seq := rapid.SampledFrom(slices.Sorted(maps.Keys(l.letters))).Draw(t, "letter")
-	r := &store.Resolution{Sink: "kafka", Letter: l.letters[seq], What: store.Dropped, Decision: by("ann", "a test")}
+	r := &store.Resolution{Sink: "kafka", Letter: l.letters[seq], What: model.LetterDropped, Decision: by("ann", "a test")}
 	if rapid.Bool().Draw(t, "requeue") {
-		r.What, r.Campaign = store.Requeued, campaignOf(seq)
+		r.What, r.Campaign = model.LetterRequeued, campaignOf(seq)
 		delete(l.dead, seq)
 	}
 	for i := range 2 {

@@ -58,7 +58,7 @@ type history struct {
 	b      *bundle
 	k      *store.Shard
 	r      *rand.Rand
-	m      *model
+	m      *grabModel
 	users  int
 	terms  *store.LimitPeriods // terms after the latest call
 	seen   map[hongbao.Outcome]int

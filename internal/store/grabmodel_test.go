@@ -11,8 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/load"
 )
 
-// model is a simple implementation of one place of a campaign. The answers of grab.lua must equal the model's.
-type model struct {
+// grabModel is a simple implementation of one place of a campaign. The answers of grab.lua must equal the model's.
+type grabModel struct {
 	spec       hongbao.Campaign
 	zone       []load.Transition
 	state      string
@@ -35,12 +35,12 @@ type model struct {
 	events     []hongbao.Grant
 }
 
-func newModel(c hongbao.Campaign, plan *campaign.Plan) (*model, error) {
+func newModel(c hongbao.Campaign, plan *campaign.Plan) (*grabModel, error) {
 	zone, err := load.Transitions(c)
 	if err != nil {
 		return nil, err
 	}
-	m := &model{
+	m := &grabModel{
 		spec: c, zone: zone, state: store.StateOpen, maxBacklog: 1e6, places: 1, newest: 1,
 		stock: map[int64][]hongbao.Receipt{}, receipts: map[string][]hongbao.Receipt{},
 		counters: map[string]map[string]int64{},
@@ -51,7 +51,7 @@ func newModel(c hongbao.Campaign, plan *campaign.Plan) (*model, error) {
 }
 
 // deal adds the next packets of the newest generation; successive numbers differ by step.
-func (m *model) deal(n int, step int64) {
+func (m *grabModel) deal(n int, step int64) {
 	for _, a := range m.coming[:n] {
 		m.numbered += step
 		m.stock[m.newest] = append(m.stock[m.newest], hongbao.Receipt{Packet: m.numbered, Amount: a})
@@ -65,7 +65,7 @@ func (m *model) deal(n int, step int64) {
 
 // grab decides one grab. It checks receipts, window, limits, stock and backlog, in the order of docs/design/grab.md.
 // held has the times of the user's packets on other places.
-func (m *model) grab(g *hongbao.Grab, generation int64, held []time.Time, now time.Time) hongbao.Answer {
+func (m *grabModel) grab(g *hongbao.Grab, generation int64, held []time.Time, now time.Time) hongbao.Answer {
 	if m.frozen {
 		return hongbao.Answer{Outcome: hongbao.OutcomeFrozen, Time: now}
 	}
@@ -101,7 +101,7 @@ func (m *model) grab(g *hongbao.Grab, generation int64, held []time.Time, now ti
 
 // refusal returns the refusal that a user without packets gets because of the campaign's state or window. The outcome
 // is empty if neither refuses.
-func (m *model) refusal(now time.Time) hongbao.Answer {
+func (m *grabModel) refusal(now time.Time) hongbao.Answer {
 	switch {
 	case m.state == store.StatePaused && now.Before(m.spec.To):
 		return hongbao.Answer{Outcome: hongbao.OutcomePaused, Time: now}
@@ -113,7 +113,7 @@ func (m *model) refusal(now time.Time) hongbao.Answer {
 	return hongbao.Answer{}
 }
 
-func (m *model) grant(g *hongbao.Grab, generation int64, now time.Time) hongbao.Answer {
+func (m *grabModel) grant(g *hongbao.Grab, generation int64, now time.Time) hongbao.Answer {
 	r := m.stock[generation][0]
 	m.stock[generation] = m.stock[generation][1:]
 	m.seq++
@@ -139,7 +139,7 @@ func (m *model) grant(g *hongbao.Grab, generation int64, now time.Time) hongbao.
 
 // limit returns the first limit that the user has reached. Limits by user come before limits by facts. Their periods
 // come in the order campaign, day, hour.
-func (m *model) limit(g *hongbao.Grab, held []time.Time, now time.Time) *hongbao.LimitHit {
+func (m *grabModel) limit(g *hongbao.Grab, held []time.Time, now time.Time) *hongbao.LimitHit {
 	for _, per := range []hongbao.Period{hongbao.PerCampaign, hongbao.PerDay, hongbao.PerHour} {
 		for _, l := range m.spec.Limits {
 			if l.By != hongbao.ByUser || l.Per != per {
@@ -173,7 +173,7 @@ func (m *model) limit(g *hongbao.Grab, held []time.Time, now time.Time) *hongbao
 	return nil
 }
 
-func (m *model) hit(l hongbao.Limit, now time.Time) *hongbao.LimitHit {
+func (m *grabModel) hit(l hongbao.Limit, now time.Time) *hongbao.LimitHit {
 	hit := &hongbao.LimitHit{Limit: l}
 	if _, resets := load.Bucket(m.zone, l.Per, now.UnixMilli()); resets != 0 {
 		hit.Resets = time.UnixMilli(resets)
@@ -183,7 +183,7 @@ func (m *model) hit(l hongbao.Limit, now time.Time) *hongbao.LimitHit {
 
 // counter returns where a fact's value is counted: the hash is "<c, d or h><bucket>", the field "<position of the
 // fact>:<value>".
-func (m *model) counter(l hongbao.Limit, g *hongbao.Grab, now time.Time) (hash, field string) {
+func (m *grabModel) counter(l hongbao.Limit, g *hongbao.Grab, now time.Time) (hash, field string) {
 	position := 0
 	for i, name := range m.factNames() {
 		if name == l.By {
@@ -197,7 +197,7 @@ func (m *model) counter(l hongbao.Limit, g *hongbao.Grab, now time.Time) (hash, 
 	return fmt.Sprintf("%.1s%s", l.Per, bucket), fmt.Sprintf("%d:%s", position, g.Facts[l.By])
 }
 
-func (m *model) factNames() []string {
+func (m *grabModel) factNames() []string {
 	var names []string
 	for _, l := range m.spec.Limits {
 		if l.By != hongbao.ByUser && !strings.Contains(","+strings.Join(names, ",")+",", ","+l.By+",") {
@@ -208,7 +208,7 @@ func (m *model) factNames() []string {
 }
 
 // stored returns a user's receipts in the format of Redis.
-func (m *model) stored(user string) string {
+func (m *grabModel) stored(user string) string {
 	var parts []string
 	for _, r := range m.receipts[user] {
 		parts = append(parts, fmt.Sprintf("%d %d %d %d %s", r.Packet, r.Amount, r.Seq,

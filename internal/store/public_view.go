@@ -3,55 +3,26 @@ package store
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
-
-// PublicView is the public part of a campaign.
-type PublicView struct {
-	State, Name, Kind, Currency string
-	From, To                    time.Time
-	// SoldOut means that every packet of the place is granted, and no top-up is announced that is not dealt.
-	SoldOut bool
-	// Lost means that Redis has lost some of the campaign's data: the campaign is frozen or was ended from the
-	// ledger. A user without a receipt in Redis may still have a packet.
-	Lost bool
-	// Now is the time of Redis. Grabs are decided by this clock.
-	Now time.Time
-
-	places int64
-}
-
-// Status returns the outcome for a grab of a user without packets, or "open". The checks are in the order of
-// lua/grab.lua.
-func (w *PublicView) Status() string {
-	switch ended := !w.Now.Before(w.To); {
-	case w.State == "frozen":
-		return "frozen"
-	case w.State == "paused" && !ended:
-		return "paused"
-	case w.State == "closed", w.State == "refunded":
-		return "ended"
-	case w.State == "loading", w.Now.Before(w.From):
-		return "not_started"
-	case ended:
-		return "ended"
-	case w.SoldOut:
-		return "sold_out"
-	}
-	return "open"
-}
 
 // Window returns the public part of a campaign. On a frozen shard, State is always frozen. If the shard does not have
 // the campaign, the error is ErrNotInRedis, of ClassPermanent. If that shard is frozen, the error is ErrFrozen instead,
 // because the campaign may be lost.
-func (k *Shard) Window(ctx context.Context, campaign string) (PublicView, error) {
+func (k *Shard) Window(ctx context.Context, campaign string) (model.PublicView, error) {
+	w, _, err := k.window(ctx, campaign)
+	return w, err
+}
+
+// window also returns the number of the campaign's places.
+func (k *Shard) window(ctx context.Context, campaign string) (w model.PublicView, places int64, err error) {
 	node, err := k.Node(ctx)
 	if err != nil {
-		return PublicView{}, err
+		return w, 0, err
 	}
 	pipe := node.Pipeline()
 	open, clock := k.askOpen(ctx, pipe), pipe.Time(ctx)
@@ -59,34 +30,34 @@ func (k *Shard) Window(ctx context.Context, campaign string) (PublicView, error)
 		placesField, "dealt", LostField)
 	stocked := pipe.LLen(ctx, k.Keys.Stock(campaign))
 	if _, err := pipe.Exec(ctx); err != nil {
-		return PublicView{}, fmt.Errorf("read the window of campaign %s: %w", campaign, Classify(err))
+		return w, 0, fmt.Errorf("read the window of campaign %s: %w", campaign, Classify(err))
 	}
 	f, err := fields()
 	if err != nil {
-		return PublicView{}, err
+		return w, 0, err
 	}
 	frozen := open()
 	switch {
 	case f.State == "" && frozen != nil:
-		return PublicView{}, fmt.Errorf("campaign %s: %w", campaign, frozen)
+		return w, 0, fmt.Errorf("campaign %s: %w", campaign, frozen)
 	case f.State == "":
-		return PublicView{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
+		return w, 0, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
 	}
 	if err := f.Need("from", "to"); err != nil {
-		return PublicView{}, err
+		return w, 0, err
 	}
-	w := PublicView{
-		State: f.State, Name: f.Name, Kind: f.Kind, Currency: f.Currency, From: f.From, To: f.To, Now: clock.Val(), places: 1,
+	w = model.PublicView{
+		State: f.State, Name: f.Name, Kind: f.Kind, Currency: f.Currency, From: f.From, To: f.To, Now: clock.Val(),
 		Lost: f.Lost || f.State == StateFrozen,
 	}
 	if frozen != nil {
 		w.State = StateFrozen
 	}
-	if f.Has(placesField) {
-		w.places = f.Places // 0 if unreadable, which placesOf refuses
+	if places = 1; f.Has(placesField) {
+		places = f.Places // 0 if unreadable, which placesOf refuses
 	}
 	w.SoldOut, err = soldOut(ctx, node, k.Keys, f, stocked.Val())
-	return w, err
+	return w, places, err
 }
 
 // soldOut reports whether a place has no packets left and no top-up in progress. f has the place's generations, and first
@@ -114,12 +85,12 @@ func soldOut(ctx context.Context, rdb redis.Cmdable, k Keys, f *CampaignFields, 
 // Window returns the public part of the campaign. The campaign is sold out if every place is, and frozen if every
 // place is. Lost is true if any place has lost data. All other fields come from the home. If a place does not answer,
 // SoldOut is false, and Window returns no error.
-func (c Campaign) Window(ctx context.Context) (PublicView, error) {
-	w, err := c.Home().Window(ctx, c.id)
-	if err != nil || w.places == 1 {
+func (c Campaign) Window(ctx context.Context) (model.PublicView, error) {
+	w, n, err := c.Home().window(ctx, c.id)
+	if err != nil || n == 1 {
 		return w, err
 	}
-	places, err := c.placesOf(int(w.places))
+	places, err := c.placesOf(int(n))
 	if err != nil {
 		return w, err
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -13,7 +14,7 @@ import (
 func TestWindowOfALostCampaign(t *testing.T) {
 	t.Parallel()
 	rdb, st, places := over(t)
-	window := func() store.PublicView {
+	window := func() model.PublicView {
 		t.Helper()
 		w, err := st.Campaign("rain").Window(t.Context())
 		require.NoError(t, err)

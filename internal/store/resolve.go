@@ -15,12 +15,6 @@ var (
 	expireLettersScript = newDrainScript("expire_letters")
 )
 
-// The decisions of an operator about a dead letter.
-const (
-	Requeued = "requeued" // the letter's grant was then delivered to the sink
-	Dropped  = "dropped"  // the letter's grant will not be delivered
-)
-
 // Resolution ends a dead letter.
 type Resolution struct {
 	Sink, Letter string // id of the letter

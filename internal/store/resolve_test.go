@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -21,7 +22,7 @@ func TestDecide(t *testing.T) {
 	letters, err := b.k.Group("kafka").Letters(ctx, "-", "+", 10)
 	require.NoError(t, err)
 	require.Len(t, letters, 1)
-	d := store.Resolution{Sink: "kafka", Letter: letters[0].ID, What: store.Requeued, Decision: by("ann", "fixed")}
+	d := store.Resolution{Sink: "kafka", Letter: letters[0].ID, What: model.LetterRequeued, Decision: by("ann", "fixed")}
 	for _, want := range []bool{true, false} {
 		decided, err := b.k.ResolveLetter(ctx, &d)
 		require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
-	"github.com/hongbao-project/hongbao/internal/operate/recovery"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -137,7 +137,7 @@ func (s *soak) countRestored(ctx context.Context) error {
 	}
 	out, err := s.hongbao(ctx, "recover", "--json")
 	var report struct {
-		Restored []recovery.Restored `json:"restored"`
+		Restored []model.Restored `json:"restored"`
 	}
 	if err = errors.Join(err, json.Unmarshal(out, &report)); err != nil {
 		return fmt.Errorf("read what was restored: %w", err)
@@ -148,7 +148,7 @@ func (s *soak) countRestored(ctx context.Context) error {
 			s.outcome.RedisLost += r.Last - r.First + 1
 		}
 		s.outcome.Restored += int64(r.Ledger + r.Topic + r.Witnesses)
-		s.say("shard %d, epoch %d: %+v", r.Shard, r.Epoch, r.Counts)
+		s.say("shard %d, epoch %d: %+v", r.Shard, r.Epoch, r.RestoreCounts)
 	}
 	return nil
 }

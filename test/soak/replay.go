@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -169,7 +170,7 @@ func (s *soak) finishReplay(ctx context.Context, args []string, before int64) er
 		if err != nil {
 			return err
 		}
-		var r replay.Report
+		var r model.ReplayReport
 		if err := json.Unmarshal(out, &r); err != nil {
 			return fmt.Errorf("read the replay's report: %w", err)
 		}
@@ -191,7 +192,7 @@ func (s *soak) finishReplay(ctx context.Context, args []string, before int64) er
 // judgeReport requires that all granted grants are delivered, and that at least before of them were delivered by
 // earlier runs. A report does not list the events of earlier runs, only their number. A run after the end reads
 // everything again.
-func judgeReport(r *replay.Report, granted, before int64) error {
+func judgeReport(r *model.ReplayReport, granted, before int64) error {
 	missing := r.Matched > granted || r.Matched+r.Resumed < granted || r.Before+r.Delivered != r.Matched
 	if !r.Finished || missing || r.Before+r.Resumed < before {
 		return fmt.Errorf("the replay's report does not fit: want %d grants delivered, at least %d of them before; it says "+

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/operate/replay"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // rains returns two campaigns. Callers of "a" were told of three grants, and callers of "b" of one grant.
@@ -178,20 +178,20 @@ func TestSame(t *testing.T) {
 
 func TestJudgeReport(t *testing.T) {
 	t.Parallel()
-	well := replay.Report{Finished: true, Matched: 100, Before: 93, Delivered: 7}
+	well := model.ReplayReport{Finished: true, Matched: 100, Before: 93, Delivered: 7}
 	require.NoError(t, judgeReport(&well, 100, 93))
 	require.NoError(t, judgeReport(&well, 100, 91), "batches in flight at the kill may have arrived")
 	// one of the events is a close
-	resumed := replay.Report{Finished: true, Resumed: 81, Matched: 20, Before: 13, Delivered: 7}
+	resumed := model.ReplayReport{Finished: true, Resumed: 81, Matched: 20, Before: 13, Delivered: 7}
 	require.NoError(t, judgeReport(&resumed, 100, 93))
 	resumed.Resumed = 79
 	require.Error(t, judgeReport(&resumed, 100, 92), "a grant was left out")
-	for what, change := range map[string]func(*replay.Report){
-		"not finished":                    func(r *replay.Report) { r.Finished = false },
-		"a grant was not there":           func(r *replay.Report) { r.Matched, r.Delivered = 99, 6 },
-		"one was not delivered":           func(r *replay.Report) { r.Delivered = 6 },
-		"one was delivered a second time": func(r *replay.Report) { r.Delivered = 8 },
-		"it began from the start":         func(r *replay.Report) { r.Before, r.Delivered = 0, 100 },
+	for what, change := range map[string]func(*model.ReplayReport){
+		"not finished":                    func(r *model.ReplayReport) { r.Finished = false },
+		"a grant was not there":           func(r *model.ReplayReport) { r.Matched, r.Delivered = 99, 6 },
+		"one was not delivered":           func(r *model.ReplayReport) { r.Delivered = 6 },
+		"one was delivered a second time": func(r *model.ReplayReport) { r.Delivered = 8 },
+		"it began from the start":         func(r *model.ReplayReport) { r.Before, r.Delivered = 0, 100 },
 	} {
 		r := well
 		change(&r)

@@ -15,7 +15,7 @@ import (
 	"unicode"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/optional"
 )
 
 // Outcome says how an action ended.
@@ -187,7 +187,7 @@ const MaxEntries = 1000
 type JournalPage struct {
 	Entries []Entry `json:"entries" doc:"The journal entries of this page, the newest first."`
 	// Next is the After of the next page; empty on the last page.
-	Next answers.Text `json:"next" nullable:"true" doc:"To get the next page, send this value as the parameter 'after'. Null on the last page."`
+	Next optional.Text `json:"next" nullable:"true" doc:"To get the next page, send this value as the parameter 'after'. Null on the last page."`
 }
 
 // The most refusals of one caller that the journal records each minute. All callers without a valid key count as one.

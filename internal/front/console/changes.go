@@ -12,8 +12,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/model"
-	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
@@ -34,11 +32,11 @@ func (c *Console) changeRoutes(mux *http.ServeMux) {
 	mux.Handle("POST /sinks/{sink}/pause", c.allow(access.PauseSink, c.turnSink(true)))
 	mux.Handle("POST /sinks/{sink}/resume", c.allow(access.ResumeSink, c.turnSink(false)))
 	mux.Handle("POST /letters/requeue", c.allow(access.RequeueLetters, c.workLetters(access.RequeueLetters, "Requeue",
-		func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error) {
+		func(ctx context.Context, o ops.Operations, in ops.Letters) (*model.LetterReport, error) {
 			return o.RequeueLetters(ctx, ops.Requeue{Letters: in, Patience: consolePatience})
 		})))
 	mux.Handle("POST /letters/drop", c.allow(access.DropLetters, c.workLetters(access.DropLetters, "Drop",
-		func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error) {
+		func(ctx context.Context, o ops.Operations, in ops.Letters) (*model.LetterReport, error) {
 			return o.DropLetters(ctx, in)
 		})))
 	mux.Handle("POST /quarantine/{id}", c.allow(access.DecideQuarantine, c.decide))
@@ -232,7 +230,7 @@ func (c *Console) stopJob(w http.ResponseWriter, r *http.Request, who *access.Ca
 func (c *Console) audit(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	c.startJob(w, r, who, Job{What: "Audit", auditing: true, joins: true}, func(ctx context.Context, j *Job) (err error) {
 		j.Audit, err = c.operations(who).Audit(ctx, ops.Audit{})
-		if j.Audit != nil && j.Audit.Verdict != audit.Agrees {
+		if j.Audit != nil && j.Audit.Verdict != model.Agrees {
 			err = errors.Join(err, errors.New("the audit found differences"))
 		}
 		return err

@@ -12,8 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/guard"
-	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
@@ -36,8 +35,8 @@ type Job struct {
 	Text, Error string
 	// Stopper is the action that a caller must be allowed in order to stop the job; "" for a job that can't be stopped.
 	Stopper access.Action
-	Letters *deadletter.Report
-	Audit   *audit.Report
+	Letters *model.LetterReport
+	Audit   *model.AuditReport
 	// Again is the form that works on the letters which this job has counted or not finished; nil for other
 	// jobs.
 	Again *Again
@@ -70,7 +69,7 @@ type jobs struct {
 	mu    sync.Mutex
 	list  []*Job
 	count int
-	audit *audit.Report // the result of the last audit
+	audit *model.AuditReport // the result of the last audit
 }
 
 var errManyJobs = errors.New("this console already runs four jobs: wait until one of them ends")
@@ -165,7 +164,7 @@ func (s *jobs) find(id string, who *access.Caller) *Job {
 }
 
 // lastAudit returns the result of the last audit that this process ran, or nil.
-func (s *jobs) lastAudit() *audit.Report {
+func (s *jobs) lastAudit() *model.AuditReport {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.audit

@@ -19,7 +19,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
@@ -28,10 +27,10 @@ import (
 func TestAuditPageShowsAcknowledgements(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
-	known := audit.Acknowledged{Difference: audit.Difference{Kind: audit.DuplicateInTopic, Where: "topic", Campaign: "rain",
+	known := model.Acknowledged{Difference: model.Difference{Kind: audit.DuplicateInTopic, Where: "topic", Campaign: "rain",
 		Packet: 7, Detail: "a copy"}, By: "ann", Why: "a second producer", Until: time.Date(2027, 2, 17, 20, 0, 0, 0, time.UTC)}
-	text, err := f.render("job-live", page{View: &Job{Audit: &audit.Report{Verdict: audit.Agrees,
-		Acknowledged: []audit.Acknowledged{known}}}})
+	text, err := f.render("job-live", page{View: &Job{Audit: &model.AuditReport{Verdict: model.Agrees,
+		Acknowledged: []model.Acknowledged{known}}}})
 	require.NoError(t, err)
 	for _, want := range []string{"duplicate_in_topic", "a copy", "by ann", "2027", "a second producer"} {
 		require.Contains(t, text, want)
@@ -68,7 +67,7 @@ type lasting struct {
 }
 
 // StartReplay implements Operations.
-func (l lasting) StartReplay(ctx context.Context, _ ops.Replay) (*replay.Report, error) {
+func (l lasting) StartReplay(ctx context.Context, _ ops.Replay) (*model.ReplayReport, error) {
 	close(l.began)
 	<-ctx.Done()
 	return nil, ctx.Err()

@@ -12,12 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/optional"
 	"github.com/hongbao-project/hongbao/internal/model"
-	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 )
 
-func (b *fakeSource) Restored(context.Context) ([]recovery.Restored, error) { return b.restored, b.err }
+func (b *fakeSource) Restored(context.Context) ([]model.Restored, error) { return b.restored, b.err }
 
 // Journal returns entries 99 to 0 in pages. The details of each entry contain the query, and its position is its
 // number.
@@ -34,7 +33,7 @@ func (b *fakeSource) Journal(_ context.Context, q access.JournalQuery) (access.J
 		p.Entries = append(p.Entries, access.Entry{Time: time.Unix(int64(i), 0), Who: "key:k1",
 			Action: access.PauseSink, Campaign: q.Campaign, Sink: "kafka", Outcome: access.OutcomeDone,
 			Details: map[string]any{"n": i, "why": "<b>", "asked": q.Who + " " + q.Since.Format(time.RFC3339)}})
-		p.Next = answers.Text(fmt.Sprint("1-", i))
+		p.Next = optional.Text(fmt.Sprint("1-", i))
 	}
 	if first < q.Limit {
 		p.Next = ""

@@ -11,25 +11,21 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 type letterPage struct {
 	Sink, Campaign, Class, User, Reason string
 	Classes                             []string
-	Letters                             []deadletter.Letter
+	Letters                             []model.Letter
 	Next                                string
 }
 
-func filterOf(v url.Values) deadletter.Filter {
-	f := deadletter.Filter{Campaign: v.Get("campaign"), Class: v.Get("class"), User: v.Get("user"), Reason: v.Get("reason")}
-	if sink := v.Get("sink"); sink != "" {
-		f.Sinks = []string{sink}
-	}
-	return f
+// filterOf reads a filter from the query of a page, or from a form.
+func filterOf(v url.Values) model.LetterFilter {
+	return model.LetterFilter{Sink: v.Get("sink"), Campaign: v.Get("campaign"), Class: v.Get("class"), User: v.Get("user"),
+		Reason: v.Get("reason")}
 }
 
 // inScope reports whether a caller may work with the letters of a campaign. A caller with a scope must name a campaign
@@ -48,7 +44,7 @@ func (c *Console) letters(w http.ResponseWriter, r *http.Request, who *access.Ca
 	q := r.URL.Query()
 	p := letterPage{Sink: q.Get("sink"), Campaign: q.Get("campaign"), Class: q.Get("class"), User: q.Get("user"),
 		Reason:  q.Get("reason"),
-		Classes: deadletter.Classes()}
+		Classes: model.LetterClasses()}
 	answer := page{Title: "Dead letters", Caller: who, View: &p}
 	if !inScope(who, p.Campaign) {
 		answer.Error = nameOne
@@ -85,7 +81,7 @@ func (c *Console) letter(w http.ResponseWriter, r *http.Request, who *access.Cal
 // workLetters requeues or drops letters: the selected ones, or all that match the filter. With a filter, a first job
 // only counts the letters, and its page has a button that works on the counted letters.
 func (c *Console) workLetters(a access.Action, what string,
-	do func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error)) handler {
+	do func(ctx context.Context, o ops.Operations, in ops.Letters) (*model.LetterReport, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 		if err := r.ParseForm(); err != nil {
 			c.fail(w, r, http.StatusBadRequest, "This form can't be read.")
@@ -123,9 +119,8 @@ func lettersOf(form url.Values) ops.Letters {
 	if in.Letter != "" {
 		return in
 	}
-	in.LetterFilter = ops.LetterFilter{Sink: form.Get("sink"), Campaign: form.Get("campaign"), Class: form.Get("class"),
-		User: form.Get("user"), Reason: form.Get("reason")}
-	in.All, in.After = in.LetterFilter == ops.LetterFilter{}, form.Get("after")
+	in.LetterFilter = filterOf(form)
+	in.All, in.After = in.LetterFilter == model.LetterFilter{}, form.Get("after")
 	if n, err := strconv.ParseInt(form.Get("expect"), 10, 64); err == nil {
 		in.Expect = &n
 	}
@@ -163,7 +158,7 @@ func (c *Console) refuseLetters(r *http.Request, who *access.Caller, a access.Ac
 // quarantinePage is the data of the page of grants in quarantine.
 type quarantinePage struct {
 	All    bool
-	Grants []ledger.Quarantined
+	Grants []model.Quarantined
 	Next   int64
 }
 
@@ -187,10 +182,10 @@ func (c *Console) quarantine(w http.ResponseWriter, r *http.Request, who *access
 }
 
 // oneQuarantined reads the grant whose number is in the path.
-func (c *Console) oneQuarantined(r *http.Request, who *access.Caller, a access.Action) (ledger.Quarantined, error) {
+func (c *Console) oneQuarantined(r *http.Request, who *access.Caller, a access.Action) (model.Quarantined, error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil {
-		return ledger.Quarantined{}, fmt.Errorf("quarantine %.20q: %w", r.PathValue("id"), model.ErrNotFound)
+		return model.Quarantined{}, fmt.Errorf("quarantine %.20q: %w", r.PathValue("id"), model.ErrNotFound)
 	}
 	q, err := c.source.Quarantined(r.Context(), id)
 	if err == nil && !who.Sees(q.Grant.Campaign) {

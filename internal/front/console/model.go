@@ -9,10 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
-	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
@@ -29,20 +26,20 @@ type Source interface {
 	Sinks(ctx context.Context) ([]deliveries.SinkStatus, error)
 	// Letters returns the page of dead letters that follows the id after, and the id after which the next page
 	// begins.
-	Letters(ctx context.Context, f deadletter.Filter, after string) (page []deadletter.Letter, next string, err error)
+	Letters(ctx context.Context, f model.LetterFilter, after string) (page []model.Letter, next string, err error)
 	// Letter returns a dead letter, or ErrNotFound.
-	Letter(ctx context.Context, id string) (deadletter.Letter, error)
+	Letter(ctx context.Context, id string) (model.Letter, error)
 	// Quarantine returns the page of grants in quarantine that follows the number after. If all is set, it
 	// includes decided grants.
-	Quarantine(ctx context.Context, after int64, all bool) ([]ledger.Quarantined, error)
+	Quarantine(ctx context.Context, after int64, all bool) ([]model.Quarantined, error)
 	// Quarantined returns a grant in quarantine, or ErrNotFound.
-	Quarantined(ctx context.Context, id int64) (ledger.Quarantined, error)
+	Quarantined(ctx context.Context, id int64) (model.Quarantined, error)
 	// Trail finds the grants of a user or of a packet in all stores.
 	Trail(ctx context.Context, q model.Question) (model.Trails, error)
 	// Replays returns all replays in Redis, from every process and command.
 	Replays(ctx context.Context) ([]deliveries.ReplayState, error)
 	// Restored returns the last restores of data that Redis had lost, by shard, newest first.
-	Restored(ctx context.Context) ([]recovery.Restored, error)
+	Restored(ctx context.Context) ([]model.Restored, error)
 	// Journal returns one page of the journal, newest entries first.
 	Journal(ctx context.Context, q access.JournalQuery) (access.JournalPage, error)
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/operate/recovery"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 func TestRestores(t *testing.T) {
@@ -16,8 +16,9 @@ func TestRestores(t *testing.T) {
 	f := setup(t, nil)
 	require.Contains(t, f.ask(t, "viewer", "/restores", nil).Body.String(), "no lost writes")
 
-	f.fakeSource.restored = []recovery.Restored{{Shard: 3, Epoch: 5, At: time.Unix(1_800_000_000, 0), Counts: recovery.Counts{
-		Ledger: 12, Topic: 34, Witnesses: 56, Unknown: 1_200, Silent: true, Withheld: 7_654, First: 1_001, Last: 2_302}}}
+	f.fakeSource.restored = []model.Restored{{Shard: 3, Epoch: 5, At: time.Unix(1_800_000_000, 0),
+		RestoreCounts: model.RestoreCounts{
+			Ledger: 12, Topic: 34, Witnesses: 56, Unknown: 1_200, Silent: true, Withheld: 7_654, First: 1_001, Last: 2_302}}}
 	w := f.ask(t, "viewer", "/restores", nil)
 	require.Equal(t, http.StatusOK, w.Code)
 	for _, text := range []string{"2027-01-15 08:00:00 UTC", "1001 to 2302", ">12<", ">34<", ">56<", ">1,200<", ">7,654<",

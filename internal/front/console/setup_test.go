@@ -20,14 +20,10 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/optional"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
-	"github.com/hongbao-project/hongbao/internal/operate/recovery"
-	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
@@ -46,7 +42,7 @@ type fakeSource struct {
 	refuses error // returned by the calls that create a campaign
 	trails  model.Trails
 	// restored is the result of Restored.
-	restored []recovery.Restored
+	restored []model.Restored
 	next     string // Next of the reports about letters
 	missing  int64  // of the ending of a campaign
 	settling bool
@@ -87,35 +83,35 @@ func (b *fakeSource) Sinks(context.Context) ([]deliveries.SinkStatus, error) {
 		Workers: []deliveries.SinkWorker{{Worker: "w1", Alive: true}}}, {Sink: "balance", State: "no_worker"}}, nil
 }
 
-func (b *fakeSource) letter() deadletter.Letter {
-	return deadletter.Letter{ID: "kafka/0/1-1", Sink: "kafka", Class: "permanent", Reason: "too <large>",
+func (b *fakeSource) letter() model.Letter {
+	return model.Letter{ID: "kafka/0/1-1", Sink: "kafka", Class: "permanent", Reason: "too <large>",
 		Fields: []string{"c", "rain"}, Grant: &hongbao.Grant{Campaign: "rain", Packet: 3, User: "u1", Amount: 185,
 			Currency: "CNY"}}
 }
 
-func (b *fakeSource) Letters(context.Context, deadletter.Filter, string) ([]deadletter.Letter, string, error) {
-	return []deadletter.Letter{b.letter()}, "kafka/0/1-1", nil
+func (b *fakeSource) Letters(context.Context, model.LetterFilter, string) ([]model.Letter, string, error) {
+	return []model.Letter{b.letter()}, "kafka/0/1-1", nil
 }
 
-func (b *fakeSource) Letter(_ context.Context, id string) (deadletter.Letter, error) {
+func (b *fakeSource) Letter(_ context.Context, id string) (model.Letter, error) {
 	if id != b.letter().ID {
-		return deadletter.Letter{}, model.ErrNotFound
+		return model.Letter{}, model.ErrNotFound
 	}
 	return b.letter(), nil
 }
 
-func (b *fakeSource) quarantined() ledger.Quarantined {
-	return ledger.Quarantined{ID: 7, Reason: "other_user", Grant: hongbao.Grant{Campaign: "rain", Packet: 3, User: "u1",
+func (b *fakeSource) quarantined() model.Quarantined {
+	return model.Quarantined{ID: 7, Reason: "other_user", Grant: hongbao.Grant{Campaign: "rain", Packet: 3, User: "u1",
 		Amount: 185, Currency: "CNY"}, Has: &hongbao.Grant{User: "u2", Amount: 185}}
 }
 
-func (b *fakeSource) Quarantine(context.Context, int64, bool) ([]ledger.Quarantined, error) {
-	return []ledger.Quarantined{b.quarantined()}, nil
+func (b *fakeSource) Quarantine(context.Context, int64, bool) ([]model.Quarantined, error) {
+	return []model.Quarantined{b.quarantined()}, nil
 }
 
-func (b *fakeSource) Quarantined(_ context.Context, id int64) (ledger.Quarantined, error) {
+func (b *fakeSource) Quarantined(_ context.Context, id int64) (model.Quarantined, error) {
 	if id != 7 {
-		return ledger.Quarantined{}, model.ErrNotFound
+		return model.Quarantined{}, model.ErrNotFound
 	}
 	return b.quarantined(), nil
 }
@@ -174,8 +170,8 @@ func (d doer) TopUpCampaign(_ context.Context, in ops.TopUp) (*campaigns.TopUp, 
 	return &campaigns.TopUp{}, d.do(d.who, "top-up %s %s %d of %d to %d: %s", in.Campaign, in.ID, in.Packets, in.Total, in.Expect, in.Why)
 }
 
-func (d doer) StartReplay(_ context.Context, in ops.Replay) (*replay.Report, error) {
-	return &replay.Report{Name: "again"}, d.do(d.who, "replay %s %s", in.Name, in.To)
+func (d doer) StartReplay(_ context.Context, in ops.Replay) (*model.ReplayReport, error) {
+	return &model.ReplayReport{Name: "again"}, d.do(d.who, "replay %s %s", in.Name, in.To)
 }
 
 func (d doer) PauseCampaign(_ context.Context, in ops.CampaignPause) (ops.CampaignState, error) {
@@ -213,14 +209,14 @@ func (d doer) PauseSink(_ context.Context, in ops.SinkPause) (deliveries.SinkCha
 	return deliveries.SinkChange{}, d.do(d.who, "sink %s true", in.Sink)
 }
 
-func (d doer) RequeueLetters(_ context.Context, in ops.Requeue) (*deadletter.Report, error) {
+func (d doer) RequeueLetters(_ context.Context, in ops.Requeue) (*model.LetterReport, error) {
 	d.after = in.After
-	return &deadletter.Report{Decision: "requeued", DryRun: in.DryRun, Matched: 4, Next: answers.Text(d.next)},
+	return &model.LetterReport{Decision: "requeued", DryRun: in.DryRun, Matched: 4, Next: optional.Text(d.next)},
 		d.do(d.who, "requeue [%s] %s %v %s", in.Letter, in.Campaign, in.DryRun, in.Why)
 }
 
-func (d doer) DropLetters(_ context.Context, in ops.Letters) (*deadletter.Report, error) {
-	return &deadletter.Report{Decision: "dropped", DryRun: in.DryRun, Matched: 4, Resolved: 1},
+func (d doer) DropLetters(_ context.Context, in ops.Letters) (*model.LetterReport, error) {
+	return &model.LetterReport{Decision: "dropped", DryRun: in.DryRun, Matched: 4, Resolved: 1},
 		d.do(d.who, "drop [%s] %s %v %s", in.Letter, in.Campaign, in.DryRun, in.Why)
 }
 
@@ -230,9 +226,10 @@ func (d doer) DecideQuarantined(_ context.Context, in ops.Decide) (payments.Quar
 
 var audited = time.Unix(1_800_000_000, 0)
 
-func (d doer) Audit(context.Context, ops.Audit) (*audit.Report, error) {
-	return &audit.Report{Verdict: audit.Differs, Started: audited, Differences: []audit.Difference{{Kind: audit.Lost, Campaign: "rain",
-		Where: "ledger", Detail: "a <lost> grant"}}}, d.do(d.who, "audit")
+func (d doer) Audit(context.Context, ops.Audit) (*model.AuditReport, error) {
+	return &model.AuditReport{Verdict: model.Differs, Started: audited,
+		Differences: []model.Difference{{Kind: audit.Lost, Campaign: "rain",
+			Where: "ledger", Detail: "a <lost> grant"}}}, d.do(d.who, "audit")
 }
 
 // keys implements Authority. The text of a key is its role, or the role, a colon and the scope.

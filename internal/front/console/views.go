@@ -10,7 +10,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/model"
-	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
@@ -92,7 +91,7 @@ type Audited struct {
 	// Listed reports whether this process ran the last audit. If so, Differences has the campaign's
 	// differences, and Elsewhere counts all others.
 	Listed      bool
-	Differences []audit.Difference
+	Differences []model.Difference
 	Elsewhere   int
 }
 

@@ -8,16 +8,15 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/books"
-	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // auditAnswer is the report of an audit, or says which audit runs.
 type auditAnswer struct {
-	Running *store.RunningAudit `json:"running,omitempty" doc:"With status 202: the audit that this request has started."`
-	Report  *auditReport        `json:"report,omitempty" doc:"With status 200: what the audit found."`
+	Running *model.RunningAudit `json:"running,omitempty" doc:"With status 202: the audit that this request has started."`
+	Report  *model.AuditReport  `json:"report,omitempty" doc:"With status 200: what the audit found."`
 }
 
 func auditOperations() []operation {
@@ -46,7 +45,7 @@ func auditOperations() []operation {
 				"Verdict, alarms and sealing ignore an acknowledged difference. A second acknowledgement of the same difference " +
 				"replaces the first. A difference of the kind `double_credit` can't be acknowledged.",
 			action: access.AcknowledgeDifference, body: acknowledgeBody{},
-			answer: ledger.Acknowledgement{}, inTransaction: true, do: acknowledge,
+			answer: model.Acknowledgement{}, inTransaction: true, do: acknowledge,
 		},
 	}
 }
@@ -60,9 +59,9 @@ func runAudit(ctx context.Context, c *call) (any, error) {
 	}
 	j := &job{name: "audit " + in.Request, keep: c.keep, do: func(ctx context.Context) (any, error) {
 		report, err := c.ops().Audit(ctx, in)
-		return auditAnswer{Report: (*auditReport)(report)}, err
+		return auditAnswer{Report: report}, err
 	}}
-	running := &store.RunningAudit{Since: time.Now().UTC(), By: c.who.Name()}
+	running := &model.RunningAudit{Since: time.Now().UTC(), By: c.who.Name()}
 	if x := c.tasks.running(j.name); x != nil {
 		running.Since = x.begun.UTC()
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -46,7 +46,7 @@ func TestAudit(t *testing.T) {
 	const at = "/v1/audit"
 	var out auditAnswer
 	d.post("operator", at, `{"campaign":"rain","full":true,"wait_seconds":5}`).OK(t, http.StatusOK, &out)
-	require.Equal(t, audit.Agrees, out.Report.Verdict)
+	require.Equal(t, model.Agrees, out.Report.Verdict)
 	require.EqualValues(t, 1, out.Report.Total.Settled)
 	require.Nil(t, out.Running)
 	require.Equal(t, map[string]any{"verdict": "agrees", "differences": 0., "campaigns": []any{"rain"}, "full": true},
@@ -63,7 +63,7 @@ func TestAudit(t *testing.T) {
 	require.NoError(t, d.app.Store().Redis().HIncrBy(t.Context(), rain, "loaded", 1).Err())
 	for range 2 { // a repeat under the same key returns the stored report
 		d.post("treasurer", at, `{"seal":true}`, under("k1")).OK(t, http.StatusOK, &out)
-		require.Equal(t, audit.Differs, out.Report.Verdict)
+		require.Equal(t, model.Differs, out.Report.Verdict)
 		require.EqualValues(t, 1, out.Report.Found[audit.CounterDrift])
 	}
 	require.Len(t, d.audits(), 2)
@@ -77,7 +77,7 @@ func TestOneAuditInADeployment(t *testing.T) {
 	require.NoError(t, err)
 	since := time.Date(2026, 2, 17, 20, 0, 0, 0, time.UTC)
 	mine, err := locks.Try(t.Context(), d.app.Store().Shard(0), "audit", func(ctx context.Context) error {
-		require.NoError(t, d.app.Store().SetAuditing(ctx, store.RunningAudit{Since: since, By: "key:ann", Request: "x"}))
+		require.NoError(t, d.app.Store().SetAuditing(ctx, model.RunningAudit{Since: since, By: "key:ann", Request: "x"}))
 		r := d.post("operator", "/v1/audit", "{}")
 		r.Refused(t, "conflict")
 		require.Contains(t, r.Body["detail"], "another audit is running (since 2026-02-17T20:00:00Z, started by key:ann)")
@@ -122,6 +122,6 @@ func TestReportOfALongAudit(t *testing.T) {
 		return r.Status == http.StatusOK
 	}, "the second server has the report")
 	require.True(t, done.Report.Quiet)
-	require.Equal(t, audit.Agrees, done.Report.Verdict)
+	require.Equal(t, model.Agrees, done.Report.Verdict)
 	require.Len(t, d.audits(), 1)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/front/web"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
@@ -136,7 +136,7 @@ func TestAcknowledge(t *testing.T) {
 			`"until":%q,"why":"TICKET-7"}`, kind, until)
 	}
 	soon := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
-	var a ledger.Acknowledgement
+	var a model.Acknowledgement
 	for range 2 {
 		d.post("treasurer", at, body("duplicate_in_topic", soon)).OK(t, http.StatusOK, &a)
 		require.Equal(t, soon, a.Until.Format(time.RFC3339))

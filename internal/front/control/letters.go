@@ -8,14 +8,14 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 // lettersAnswer is the result of a requeue or drop.
 type lettersAnswer struct {
-	*deadletter.Report
+	*model.LetterReport
 	// More is true if the time was over before all letters were decided.
 	More bool `json:"more" doc:"True with status 202: some letters are not decided yet. Send the request again, with the value of 'next' as 'after'."`
 }
@@ -41,7 +41,7 @@ func letterOperations() []operation {
 			method: http.MethodGet, path: "/v1/dead-letters/{sink}/{shard}/{entry}", id: "show-dead-letter",
 			summary: "Show a dead letter", description: "The letter's id is the path after /v1/dead-letters/. The answer has " +
 				"the whole stream entry.",
-			action: access.ReadLetters, answer: deadletter.Letter{}, codes: []string{"unknown_letter"},
+			action: access.ReadLetters, answer: model.Letter{}, codes: []string{"unknown_letter"},
 			params: []*huma.Param{
 				sinkParam("Name of the sink."),
 				param("shard", "path", "The shard's number.", &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{1,4}$"}),
@@ -55,26 +55,26 @@ func letterOperations() []operation {
 		letterChange("requeue", "Deliver dead letters to their sinks",
 			"If a sink refuses a letter again, the letter remains a dead letter. The field `failures` lists it.",
 			access.RequeueLetters,
-			func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error) {
+			func(ctx context.Context, o ops.Operations, in ops.Letters) (*model.LetterReport, error) {
 				return o.RequeueLetters(ctx, ops.Requeue{Letters: in})
 			}),
 		letterChange("drop", "Decide not to deliver dead letters",
 			"The letters leave the list permanently. Redis stores them with the decision.", access.DropLetters,
-			func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error) {
+			func(ctx context.Context, o ops.Operations, in ops.Letters) (*model.LetterReport, error) {
 				return o.DropLetters(ctx, in)
 			}),
 	}
 }
 
 func classes() (all []any) {
-	for _, c := range deadletter.Classes() {
+	for _, c := range model.LetterClasses() {
 		all = append(all, c)
 	}
 	return all
 }
 
-func letterFilter(f *fields) ops.LetterFilter {
-	return ops.LetterFilter{Sink: f.text("sink"), Campaign: f.text("campaign"), Class: f.text("class"), User: f.text("user"),
+func letterFilter(f *fields) model.LetterFilter {
+	return model.LetterFilter{Sink: f.text("sink"), Campaign: f.text("campaign"), Class: f.text("class"), User: f.text("user"),
 		Reason: f.text("reason"), From: f.time("from"), To: f.time("to")}
 }
 
@@ -88,7 +88,7 @@ func listLetters(ctx context.Context, c *call) (any, error) {
 
 // letterChange returns the operation requeue or drop.
 func letterChange(name, summary, description string, action access.Action,
-	do func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error)) operation {
+	do func(ctx context.Context, o ops.Operations, in ops.Letters) (*model.LetterReport, error)) operation {
 	return operation{
 		method: http.MethodPost, path: "/v1/dead-letters/" + name, id: name + "-dead-letters", summary: summary,
 		description: description + " Select the letters by the field `letter`, by filters, or by `all`. First send a dry " +
@@ -112,7 +112,7 @@ func letterChange(name, summary, description string, action access.Action,
 			if report != nil && err != nil && working.Err() != nil && ctx.Err() == nil {
 				return later{lettersAnswer{report, true}}, nil
 			}
-			return lettersAnswer{Report: report}, err
+			return lettersAnswer{LetterReport: report}, err
 		},
 	}
 }

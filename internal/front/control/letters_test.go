@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/front/web"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
@@ -55,7 +55,7 @@ func TestDeadLetters(t *testing.T) {
 		d.grab("snow", fmt.Sprint("u", i))
 	}
 	d.buried("the account is closed")
-	list := func(key, query string) []deadletter.Letter {
+	list := func(key, query string) []model.Letter {
 		var page deliveries.LetterPage
 		d.get(key, "/v1/dead-letters"+query).OK(t, http.StatusOK, &page)
 		return page.Letters
@@ -117,10 +117,10 @@ func TestDeadLettersGoOn(t *testing.T) {
 	t.Parallel()
 	var got ops.Letters
 	o := letterChange("requeue", "", "", access.RequeueLetters, func(ctx context.Context, _ ops.Operations,
-		in ops.Letters) (*deadletter.Report, error) {
+		in ops.Letters) (*model.LetterReport, error) {
 		got = in
 		<-ctx.Done()
-		return &deadletter.Report{Matched: 7, Next: "balance/0/5-0"}, ctx.Err()
+		return &model.LetterReport{Matched: 7, Next: "balance/0/5-0"}, ctx.Err()
 	})
 	object, err := web.ParseObject([]byte(`{"all":true,"expect":9,"why":"repaired","after":"balance/0/3-0"}`), web.Body{Bytes: maxBody})
 	require.NoError(t, err)
@@ -150,7 +150,7 @@ func TestOperationsKeepToTheScope(t *testing.T) {
 	all, err := (&ops.Local{App: d.app}).ListCampaigns(t.Context())
 	require.NoError(t, err)
 	require.Len(t, all, 2)
-	none, n := ops.Letters{LetterFilter: ops.LetterFilter{Campaign: "snow"}, Why: "a test"}, int64(0)
+	none, n := ops.Letters{LetterFilter: model.LetterFilter{Campaign: "snow"}, Why: "a test"}, int64(0)
 	none.Expect = &n
 	_, err = scoped.DropLetters(t.Context(), none)
 	require.ErrorIs(t, err, access.ErrNotInScope)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 
@@ -82,7 +82,7 @@ type (
 	topUpBody   ops.TopUp
 	replayBody  ops.Replay
 	auditBody   ops.Audit
-	auditReport audit.Report
+	report      model.ReplayReport
 
 	acknowledgeBody ops.Acknowledge
 )

@@ -7,19 +7,12 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/ops"
-	"github.com/hongbao-project/hongbao/internal/ops/find"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/app"
-	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/guard"
 	"github.com/hongbao-project/hongbao/internal/front/web"
-	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/operate/closing"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
-	"github.com/hongbao-project/hongbao/internal/operate/replay"
-	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // These error codes are used only by this package.
@@ -52,26 +45,6 @@ var _ = web.AddCodes(map[string]web.Code{
 	"refused":                  {Status: http.StatusConflict, Title: "The present state does not allow it"},
 })
 
-// errorCodes maps errors to error codes. The first matching entry is used.
-var errorCodes = []struct {
-	err  error
-	code string
-}{
-	{access.ErrUnauthorized, "unauthorized"}, {access.ErrForbidden, "forbidden"}, {access.ErrWhole, "forbidden"},
-	{access.ErrMayNotSpend, "forbidden"},
-	{access.ErrKeyRequired, "idempotency_key_required"}, {access.ErrKeyReused, "idempotency_key_reused"},
-	{access.ErrUnderWay, "idempotency_key_in_use"}, {access.ErrNotInScope, "unknown_campaign"}, {ledger.ErrNoCampaign, "unknown_campaign"},
-	{ledger.ErrCampaignExists, "campaign_exists"}, {ledger.ErrNotRefunded, "not_refunded"},
-	{ledger.ErrLoadingBegun, "loading_begun"},
-	{ledger.ErrFundedOtherwise, "funded_otherwise"}, {ledger.ErrOrderUsed, "order_reused"},
-	{ledger.ErrTopUpOpen, "top_up_open"},
-	{ledger.ErrNotInQuarantine, "unknown_quarantine"}, {ledger.ErrDecided, "decided_otherwise"}, {ledger.ErrNotPayable, "not_payable"},
-	{deadletter.ErrNoLetter, "unknown_letter"}, {replay.ErrOtherReplay, "replay_differs"},
-	{closing.ErrAmount, "wrong_amount"}, {closing.ErrMissing, "grants_missing"},
-	{find.ErrBusy, "busy"}, {store.ErrFrozen, "frozen"}, {store.ErrLost, "campaign_lost"}, {store.ErrNotClosed, "not_closed"},
-	{store.ErrNotInRedis, "not_loaded"},
-}
-
 // shortly is the delay before a retry that an answer 503 asks for.
 const shortly = time.Second
 
@@ -92,12 +65,9 @@ func problemOf(err error) error {
 	case errors.As(err, &spec):
 		return &web.Refusal{Code: codeOfSpec(spec), Detail: spec.Error(), Cause: err}
 	}
-	for _, t := range errorCodes {
-		if !errors.Is(err, t.err) {
-			continue
-		}
-		r := &web.Refusal{Code: t.code, Detail: err.Error(), Cause: err}
-		if web.CodeOf(t.code).Status == http.StatusServiceUnavailable {
+	if code := ops.CodeOf(err); code != "" {
+		r := &web.Refusal{Code: code, Detail: err.Error(), Cause: err}
+		if web.CodeOf(code).Status == http.StatusServiceUnavailable {
 			r.Wait = shortly
 		}
 		return r

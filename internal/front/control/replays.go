@@ -18,7 +18,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/front/web"
-	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
@@ -35,8 +34,8 @@ type replayState struct {
 
 // replayAnswer is the report of a replay, or its progress.
 type replayAnswer struct {
-	State  *replayState   `json:"state,omitempty" doc:"With status 202: the progress so far. To see later progress, GET the replay."`
-	Report *replay.Report `json:"report,omitempty" doc:"With status 200: the result of the run."`
+	State  *replayState `json:"state,omitempty" doc:"With status 202: the progress so far. To see later progress, GET the replay."`
+	Report *report      `json:"report,omitempty" doc:"With status 200: the result of the run."`
 }
 
 func replayOperations() []operation {
@@ -95,7 +94,7 @@ func errUnknownReplay() error {
 }
 
 func (c *call) replayState(ctx context.Context, name string) (replayState, error) {
-	if hongbao.CheckCampaignID(replay.DoneSink(name)) != nil {
+	if deliveries.CheckReplayName(name) != nil {
 		return replayState{}, errUnknownReplay()
 	}
 	s, found, err := deliveries.Of(c.app).ReplayState(ctx, name)
@@ -157,12 +156,12 @@ func startReplay(ctx context.Context, c *call) (any, error) {
 		j.name += " dry run " + hex.EncodeToString(sum[:])
 	}
 	j.do = func(ctx context.Context) (any, error) {
-		report, err := deliveries.Of(c.app).Replay(ctx, o)
+		done, err := deliveries.Of(c.app).Replay(ctx, o)
 		var found app.AttentionError
-		if report != nil && errors.As(err, &found) { // the report contains this result
+		if done != nil && errors.As(err, &found) { // the report contains this result
 			err = nil
 		}
-		return replayAnswer{Report: report}, err
+		return replayAnswer{Report: (*report)(done)}, err
 	}
 	answer, err := c.long(ctx, replayAnswer{}, &j)
 	if _, goesOn := answer.(later); err != nil || !goesOn || o.DryRun {

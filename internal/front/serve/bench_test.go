@@ -14,7 +14,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/model"
-	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // granter is a Grabber that grants every grab at once.
@@ -26,8 +25,8 @@ func (granter) Grab(_ context.Context, g *hongbao.Grab) (hongbao.Answer, error) 
 		Receipts: []hongbao.Receipt{{Packet: 1, Amount: 500, Seq: 1, Time: now, RequestID: g.RequestID}}}, nil
 }
 
-func (granter) Window(context.Context, string) (store.PublicView, error) {
-	return store.PublicView{Currency: "CNY", Now: time.Now()}, nil
+func (granter) Window(context.Context, string) (model.PublicView, error) {
+	return model.PublicView{Currency: "CNY", Now: time.Now()}, nil
 }
 
 func (granter) Receipts(context.Context, string, string) (model.Receipts, error) {

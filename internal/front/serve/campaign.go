@@ -129,7 +129,7 @@ type campaignCache struct {
 
 // seen is a cached read and its time. For a campaign that does not exist, it has the error.
 type seen struct {
-	window store.PublicView
+	window model.PublicView
 	err    error
 	at     time.Time
 }
@@ -151,12 +151,12 @@ func newWindows(reader Reader) *campaignCache {
 }
 
 // get returns the public state of a campaign, with the clock moved to the present.
-func (v *campaignCache) get(ctx context.Context, campaign string) (store.PublicView, error) {
+func (v *campaignCache) get(ctx context.Context, campaign string) (model.PublicView, error) {
 	has, fresh := v.remembered(campaign)
 	if !fresh {
 		var err error
 		if has, err = v.read(ctx, campaign); err != nil {
-			return store.PublicView{}, err
+			return model.PublicView{}, err
 		}
 	}
 	has.window.Now = has.window.Now.Add(time.Since(has.at))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -83,10 +84,10 @@ type slowWindows struct {
 	let chan struct{}
 }
 
-func (f *slowWindows) Window(context.Context, string) (store.PublicView, error) {
+func (f *slowWindows) Window(context.Context, string) (model.PublicView, error) {
 	f.n.Add(1)
 	<-f.let
-	return store.PublicView{}, errAbsent
+	return model.PublicView{}, errAbsent
 }
 
 // At most maxAsking unknown ids are read concurrently; requests for further ids are refused.
@@ -119,7 +120,7 @@ func TestStrangersHideNoCampaign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &slowWindows{let: make(chan struct{})}
 		v := newWindows(f)
-		v.remember("rain", seen{window: store.PublicView{Name: "Rain", Now: decided}, at: time.Now()})
+		v.remember("rain", seen{window: model.PublicView{Name: "Rain", Now: decided}, at: time.Now()})
 		for i := range 2 * maxWindows {
 			v.remember("made-up-"+strconv.Itoa(i), seen{err: errAbsent, at: time.Now()})
 		}
@@ -139,11 +140,11 @@ func TestStrangersHideNoCampaign(t *testing.T) {
 
 		for i := range maxAsking - 1 {
 			id := "known-" + strconv.Itoa(i)
-			v.remember(id, seen{window: store.PublicView{Name: "Rain", Now: decided}, at: time.Now().Add(-2 * windowAge)})
+			v.remember(id, seen{window: model.PublicView{Name: "Rain", Now: decided}, at: time.Now().Add(-2 * windowAge)})
 			go func() { _, _ = v.get(t.Context(), id) }()
 		}
 		synctest.Wait()
-		v.remember("late", seen{window: store.PublicView{Name: "Late", Now: decided}, at: time.Now().Add(-2 * windowAge)})
+		v.remember("late", seen{window: model.PublicView{Name: "Late", Now: decided}, at: time.Now().Add(-2 * windowAge)})
 		w, err := v.get(t.Context(), "late")
 		require.NoError(t, err)
 		require.Equal(t, decided.Add(2*windowAge), w.Now)

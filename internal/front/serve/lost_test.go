@@ -13,7 +13,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
-	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // If Redis has lost data of an ended campaign, a user whom the ledger has paid gets already_granted, and other users
@@ -21,7 +20,7 @@ import (
 func TestEndedCampaignsThatRedisLost(t *testing.T) {
 	t.Parallel()
 	var ledgerDown atomic.Bool
-	f := &fake{window: store.PublicView{State: "refunded", Lost: true}, held: func(user string) ([]hongbao.Receipt, error) {
+	f := &fake{window: model.PublicView{State: "refunded", Lost: true}, held: func(user string) ([]hongbao.Receipt, error) {
 		switch {
 		case ledgerDown.Load():
 			return nil, hongbao.Outagef(hongbao.ClassTransient, "the ledger is down")
@@ -52,7 +51,7 @@ func TestEndedCampaignsThatRedisLost(t *testing.T) {
 	}
 	require.Equal(t, "sold_out", s.call(t, "POST", "/v1/campaigns/sold_out/grabs", good).Body["outcome"], "other outcomes do not read the ledger")
 
-	whole := setup(t, options{fake: &fake{window: store.PublicView{State: "closed"}, held: f.held}})
+	whole := setup(t, options{fake: &fake{window: model.PublicView{State: "closed"}, held: f.held}})
 	require.Equal(t, "ended", whole.call(t, "POST", "/v1/campaigns/ended/grabs", good).Body["outcome"],
 		"an intact campaign causes no read from the ledger")
 }
@@ -62,7 +61,7 @@ func TestLostCampaignsAskForFewUsersAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		let := make(chan struct{})
-		f := &fake{window: store.PublicView{Lost: true}, held: func(string) ([]hongbao.Receipt, error) { return nil, nil }}
+		f := &fake{window: model.PublicView{Lost: true}, held: func(string) ([]hongbao.Receipt, error) { return nil, nil }}
 		s := &Server{campaignCache: newWindows(f), paying: make(chan struct{}, maxPaid), deps: Deps{Reader: &holding{f, let}}}
 		results := make(chan error, maxPaid+10)
 		for range maxPaid + 10 {

@@ -19,7 +19,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/model"
-	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // Grabber decides grabs; producer.Producer implements it and decides the grabs of many callers in one call to Redis.
@@ -32,7 +31,7 @@ type Grabber interface {
 // store.ErrNotInRedis for an unknown campaign.
 type Reader interface {
 	// Window returns the public state of a campaign.
-	Window(ctx context.Context, campaign string) (store.PublicView, error)
+	Window(ctx context.Context, campaign string) (model.PublicView, error)
 	// Receipts returns the receipts of a user.
 	Receipts(ctx context.Context, campaign, user string) (model.Receipts, error)
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -259,7 +260,7 @@ func TestCampaign(t *testing.T) {
 func TestWindowsAreRemembered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{window: store.PublicView{Now: decided}}
+		f := &fake{window: model.PublicView{Now: decided}}
 		v := newWindows(f)
 		for range 1_000 {
 			for _, id := range []string{"rain", "absent"} {
@@ -301,7 +302,8 @@ func TestStatusOf(t *testing.T) {
 		"frozen":                   {"frozen", time.Minute, false, "frozen"},
 		"closed before it started": {"closed", -time.Minute, false, "ended"},
 	} {
-		w := store.PublicView{State: c.state, From: decided, To: decided.Add(time.Hour), Now: decided.Add(c.now), SoldOut: c.sold}
+		w := model.PublicView{State: c.state, From: decided, To: decided.Add(time.Hour), Now: decided.Add(c.now),
+			SoldOut: c.sold}
 		require.Equal(t, c.want, w.Status(), name)
 	}
 }

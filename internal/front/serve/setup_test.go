@@ -140,7 +140,7 @@ type fake struct {
 	mu     sync.Mutex
 	grabs  []hongbao.Grab
 	reads  int
-	window store.PublicView
+	window model.PublicView
 	denied atomic.Int64
 	err    error
 	// held returns the receipts for Receipts, together with err.
@@ -194,12 +194,12 @@ func (f *fake) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error
 	return a, nil
 }
 
-func (f *fake) Window(_ context.Context, campaign string) (store.PublicView, error) {
+func (f *fake) Window(_ context.Context, campaign string) (model.PublicView, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.reads++
 	if campaign == "absent" {
-		return store.PublicView{}, errAbsent
+		return model.PublicView{}, errAbsent
 	}
 	return f.window, f.err
 }
@@ -265,7 +265,7 @@ func setup(t *testing.T, o options) *server {
 	core, logs := observer.New(zapcore.DebugLevel)
 	s := &server{fake: o.fake, logs: logs}
 	if s.fake == nil {
-		s.fake = &fake{window: store.PublicView{State: "open", Name: "Rain", Kind: "red_packet", Currency: "CNY",
+		s.fake = &fake{window: model.PublicView{State: "open", Name: "Rain", Kind: "red_packet", Currency: "CNY",
 			From: decided, To: decided.Add(time.Hour), Now: decided.Add(time.Minute)}}
 	}
 	cfg := testConfig()

@@ -3,47 +3,32 @@ package audit
 import (
 	"fmt"
 	"slices"
-	"time"
 
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
-
-// Acknowledged is a difference that a person has acknowledged. It counts nowhere else in the report.
-type Acknowledged struct {
-	Difference
-	By    string    `json:"by" doc:"Who acknowledged the difference."`
-	Why   string    `json:"why" doc:"The reason for the acknowledgement."`
-	Until time.Time `json:"until" doc:"From this time on, the audit counts the difference again."`
-}
-
-// String returns the difference in one line, with the person who acknowledged it.
-func (a *Acknowledged) String() string {
-	return oneLine(fmt.Sprintf("%s. Acknowledged by %s until %s: %s", a.Difference.String(), a.By,
-		a.Until.UTC().Format(time.RFC3339), a.Why))
-}
 
 // Acknowledge turns a reported difference into the ledger's acknowledgement. It refuses an unknown kind. It also
 // refuses double_credit: the ledger has paid twice.
-func (d *Difference) Acknowledge() (ledger.Acknowledgement, error) {
+func Acknowledge(d *model.Difference) (model.Acknowledgement, error) {
 	switch {
 	case kindIndex(d.Kind) < 0:
-		return ledger.Acknowledgement{}, fmt.Errorf("there is no difference of kind %.40q: copy it from `hongbao audit --json`",
+		return model.Acknowledgement{}, fmt.Errorf("there is no difference of kind %.40q: copy it from `hongbao audit --json`",
 			d.Kind)
 	case d.Kind == DoubleCredit:
-		return ledger.Acknowledgement{}, fmt.Errorf("%s can't be acknowledged: the ledger has paid twice, and each further "+
+		return model.Acknowledgement{}, fmt.Errorf("%s can't be acknowledged: the ledger has paid twice, and each further "+
 			"audit must say so", DoubleCredit)
 	}
-	return ledger.Acknowledgement{Kind: string(d.Kind), Where: d.Where, Campaign: d.Campaign, Packet: d.Packet,
+	return model.Acknowledgement{Kind: string(d.Kind), Where: d.Where, Campaign: d.Campaign, Packet: d.Packet,
 		Event: d.Event, Detail: d.Detail}, nil
 }
 
 // isAcknowledged reports whether a person has acknowledged the difference, and notes it in the report. One
 // acknowledgement covers one difference: a second, identical difference is counted.
-func (r *run) isAcknowledged(d *Difference) bool {
+func (r *run) isAcknowledged(d *model.Difference) bool {
 	if len(r.known) == 0 {
 		return false
 	}
-	as, err := d.Acknowledge()
+	as, err := Acknowledge(d)
 	if err != nil {
 		return false
 	}
@@ -52,12 +37,14 @@ func (r *run) isAcknowledged(d *Difference) bool {
 		return false
 	}
 	delete(r.known, as.ID())
-	r.report.Acknowledged = append(r.report.Acknowledged, Acknowledged{*d, a.By, a.Why, a.Until})
+	r.report.Acknowledged = append(r.report.Acknowledged, model.Acknowledged{Difference: *d, By: a.By, Why: a.Why,
+		Until: a.Until})
 	return true
 }
 
-func (r *Report) allFound() map[Kind]int64 {
-	all := make(map[Kind]int64, len(r.Found))
+// allFound counts the differences of each kind, with the acknowledged ones.
+func allFound(r *model.AuditReport) map[model.DifferenceKind]int64 {
+	all := make(map[model.DifferenceKind]int64, len(r.Found))
 	for k, n := range r.Found {
 		all[k] = n
 	}
@@ -67,6 +54,9 @@ func (r *Report) allFound() map[Kind]int64 {
 	return all
 }
 
-func (r *Report) sortAcknowledged() {
-	slices.SortStableFunc(r.Acknowledged, func(a, b Acknowledged) int { return a.compare(&b.Difference) })
+func sortAcknowledged(r *model.AuditReport) {
+	slices.SortStableFunc(r.Acknowledged, func(a, b model.Acknowledged) int {
+		return compare(&a.Difference,
+			&b.Difference)
+	})
 }

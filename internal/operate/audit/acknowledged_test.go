@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
 // acknowledge adds a person's acknowledgement of a difference to the audit's configuration.
-func (w *world) acknowledge(t *testing.T, d *audit.Difference) {
+func (w *world) acknowledge(t *testing.T, d *model.Difference) {
 	t.Helper()
-	a, err := d.Acknowledge()
+	a, err := audit.Acknowledge(d)
 	require.NoError(t, err)
 	a.By, a.Why, a.Until = "ann", "subscribers drop the copy", time.Now().Add(time.Hour)
 	w.cfg.Acknowledged = append(w.cfg.Acknowledged, a)
@@ -34,7 +35,7 @@ func TestAcknowledged(t *testing.T) {
 	w.acknowledge(t, &known)
 
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict)
+	require.Equal(t, model.Agrees, r.Verdict)
 	require.Empty(t, r.Found)
 	require.Empty(t, r.Differences)
 	require.Empty(t, r.Remedies)
@@ -51,7 +52,7 @@ func TestAcknowledged(t *testing.T) {
 	require.Equal(t, kinds(audit.DuplicateInTopic), r.Found, "another copy")
 	require.Len(t, r.Acknowledged, 1)
 	w.acknowledge(t, &r.Differences[0])
-	require.Equal(t, audit.Agrees, w.audit(t, audit.Options{}).Verdict)
+	require.Equal(t, model.Agrees, w.audit(t, audit.Options{}).Verdict)
 }
 
 // With MaxListed 1 an acknowledged difference leaves room for the second difference in the list. An acknowledgement
@@ -88,10 +89,10 @@ func TestNotAcknowledged(t *testing.T) {
 		require.Equal(t, kinds(audit.DoubleCredit, audit.LedgerUnbalanced, audit.Lost), r.Found)
 		for i := range r.Differences {
 			d := &r.Differences[i]
-			_, err := d.Acknowledge()
+			_, err := audit.Acknowledge(d)
 			require.Equal(t, d.Kind == audit.DoubleCredit, err != nil)
 			if d.Kind == audit.DoubleCredit { // as if someone wrote the acknowledgement into the ledger by hand
-				w.cfg.Acknowledged = append(w.cfg.Acknowledged, ledger.Acknowledgement{Kind: string(d.Kind), Where: d.Where,
+				w.cfg.Acknowledged = append(w.cfg.Acknowledged, model.Acknowledgement{Kind: string(d.Kind), Where: d.Where,
 					Campaign: d.Campaign, Packet: d.Packet, Event: d.Event, Detail: d.Detail})
 			}
 		}
@@ -107,6 +108,6 @@ func TestNotAcknowledged(t *testing.T) {
 	r = w.audit(t, audit.Options{})
 	require.Equal(t, kinds(audit.Lost), r.Found)
 	require.Contains(t, r.Remedies[audit.Lost].Do, "nothing yet")
-	_, err := (&audit.Difference{Kind: "typo"}).Acknowledge()
+	_, err := audit.Acknowledge(&model.Difference{Kind: "typo"})
 	require.ErrorContains(t, err, "no difference of kind")
 }

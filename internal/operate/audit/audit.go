@@ -14,13 +14,13 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // Run audits once. It writes nothing. It returns an error only if something could not be read. The report, not the
 // error, contains the differences. Concurrent audits are safe.
-func Run(ctx context.Context, cfg Config, opts Options) (*Report, error) {
+func Run(ctx context.Context, cfg Config, opts Options) (*model.AuditReport, error) {
 	if err := errors.Join(cfg.check(), opts.check()); err != nil {
 		return nil, hongbao.Errorf(hongbao.ClassPermanent, "audit: %w", err)
 	}
@@ -64,17 +64,17 @@ type run struct {
 	seed   maphash.Seed
 	shards []*shard
 	sinks  []*sink
-	report Report
+	report model.AuditReport
 	// known has the acknowledgements that have matched no difference yet, by Acknowledgement.ID.
-	known map[string]ledger.Acknowledgement
+	known map[string]model.Acknowledgement
 	// decisions has people's decisions about grants in quarantine, with the person and the reason, by the grant's
 	// digest. The ledger never settles these grants, so the remote must not have paid them.
 	decisions map[uint64]string
 
 	mu        sync.Mutex // guards the fields below, because several goroutines read the topic
 	campaigns map[string]*campaign
-	listed    []*Difference
-	wanted    map[string]map[int64][]*Difference // by campaign and packet: differences whose receipt must be looked up
+	listed    []*model.Difference
+	wanted    map[string]map[int64][]*model.Difference // by campaign and packet: differences whose receipt must be looked up
 	topic     topicFacts
 }
 
@@ -82,7 +82,7 @@ type run struct {
 type sink struct {
 	group string
 	from  source
-	gone  Kind // the kind of difference for a finished grant that the sink does not have
+	gone  model.DifferenceKind // the kind of difference for a finished grant that the sink does not have
 	at    []progress
 	owed  []stream.Owed // what the group owes, by shard
 	// dead has the sink's dead letters by shard and seq. dropped has the letters that a person dropped, with the person
@@ -106,7 +106,7 @@ type shard struct {
 	decided map[int64]decided
 	// whole is the Unix second since which the topic has kept every record; 0 if nothing has expired.
 	whole  int64
-	report ShardReport
+	report model.ShardReport
 }
 
 // decided is a grant about which a person has decided.
@@ -121,10 +121,11 @@ type decided struct {
 func newRun(cfg *Config, opts Options) *run {
 	r := &run{
 		Config: cfg, opts: opts, seed: maphash.MakeSeed(),
-		campaigns: map[string]*campaign{}, decisions: map[uint64]string{}, wanted: map[string]map[int64][]*Difference{},
-		report: Report{Started: time.Now(), LeftOut: []string{}, Found: map[Kind]int64{}, Differences: []Difference{},
-			Dropped: []Difference{}, Campaigns: []CampaignReport{}, Acknowledged: []Acknowledged{}},
-		known: map[string]ledger.Acknowledgement{}, topic: topicFacts{last: map[int]*topicRecord{}},
+		campaigns: map[string]*campaign{}, decisions: map[uint64]string{}, wanted: map[string]map[int64][]*model.Difference{},
+		report: model.AuditReport{Started: time.Now(), LeftOut: []string{}, Found: map[model.DifferenceKind]int64{},
+			Differences: []model.Difference{},
+			Dropped:     []model.Difference{}, Campaigns: []model.CampaignReport{}, Acknowledged: []model.Acknowledged{}},
+		known: map[string]model.Acknowledgement{}, topic: topicFacts{last: map[int]*topicRecord{}},
 	}
 	for _, a := range cfg.Acknowledged {
 		r.known[a.ID()] = a
@@ -133,7 +134,7 @@ func newRun(cfg *Config, opts Options) *run {
 	for i := range n {
 		r.shards = append(r.shards, &shard{
 			Shard: cfg.Store.Shard(i), closes: map[string]stream.Entry{}, decided: map[int64]decided{},
-			report: ShardReport{Shard: i, Finished: map[string]int64{}},
+			report: model.ShardReport{Shard: i, Finished: map[string]int64{}},
 		})
 	}
 	if cfg.Ledger != nil {
@@ -165,7 +166,7 @@ func newRun(cfg *Config, opts Options) *run {
 	return r
 }
 
-func newSink(group string, from source, gone Kind, shards int) *sink {
+func newSink(group string, from source, gone model.DifferenceKind, shards int) *sink {
 	s := &sink{group: group, from: from, gone: gone, at: make([]progress, shards),
 		owed: make([]stream.Owed, shards)}
 	for range shards {
@@ -187,7 +188,7 @@ func (r *run) wants(campaign string) bool {
 func (r *run) campaign(id string) *campaign {
 	c := r.campaigns[id]
 	if c == nil && r.wants(id) {
-		c = &campaign{id: id, on: map[int]*snapshot{}, found: map[Kind]int64{}, first: map[int]int64{}}
+		c = &campaign{id: id, on: map[int]*snapshot{}, found: map[model.DifferenceKind]int64{}, first: map[int]int64{}}
 		r.campaigns[id] = c
 	}
 	return c
@@ -199,7 +200,7 @@ func (r *run) sorted() []*campaign {
 
 // found notes a difference. It returns nil if enough of that kind are listed already, or if a person has acknowledged
 // it.
-func (r *run) found(d Difference) *Difference {
+func (r *run) found(d model.Difference) *model.Difference {
 	if r.isAcknowledged(&d) {
 		return nil
 	}
@@ -214,12 +215,12 @@ func (r *run) found(d Difference) *Difference {
 	return &d
 }
 
-func (r *run) differs(c *campaign, kind Kind, where, format string, args ...any) {
-	r.found(Difference{Kind: kind, Where: where, Campaign: c.id, Detail: fmt.Sprintf(format, args...)})
+func (r *run) differs(c *campaign, kind model.DifferenceKind, where, format string, args ...any) {
+	r.found(model.Difference{Kind: kind, Where: where, Campaign: c.id, Detail: fmt.Sprintf(format, args...)})
 }
 
 // foundPacket notes a difference of one packet. If a receipt has the packet, describe adds what the receipt says.
-func (r *run) foundPacket(c *campaign, packet int64, f *fact, d Difference) {
+func (r *run) foundPacket(c *campaign, packet int64, f *fact, d model.Difference) {
 	d.Campaign, d.Packet = c.id, packet
 	if d.Event == "" {
 		d.Event = stream.EventID(int(f.shard), f.seq)
@@ -229,7 +230,7 @@ func (r *run) foundPacket(c *campaign, packet int64, f *fact, d Difference) {
 		return
 	}
 	if r.wanted[c.id] == nil {
-		r.wanted[c.id] = map[int64][]*Difference{}
+		r.wanted[c.id] = map[int64][]*model.Difference{}
 	}
 	r.wanted[c.id][packet] = append(r.wanted[c.id][packet], named)
 }
@@ -285,7 +286,7 @@ func (r *run) observeAt(from source, g *hongbao.Grant, at *record) {
 		return
 	}
 	if g.Packet < 1 || g.Seq < 1 || g.Shard < 0 || g.Shard >= len(r.shards) {
-		r.found(Difference{Kind: Unfounded, Where: sourceNames[from], Campaign: g.Campaign, Packet: g.Packet,
+		r.found(model.Difference{Kind: Unfounded, Where: sourceNames[from], Campaign: g.Campaign, Packet: g.Packet,
 			Event: g.EventID(), Detail: fmt.Sprintf("packets and seqs begin at 1, shards are 0 to %d: %s", len(r.shards)-1,
 				describeGrant(g))})
 		return
@@ -297,7 +298,7 @@ func (r *run) observeAt(from source, g *hongbao.Grant, at *record) {
 		r.noteSeq(c, from, g)
 	case f.digest != digest && (f.has(inReceipts) || !c.inRedisOn(g.Shard)):
 		c.reportedAmounts++
-		r.foundPacket(c, g.Packet, f, Difference{Kind: Different, Where: sourceNames[from], Event: g.EventID(),
+		r.foundPacket(c, g.Packet, f, model.Difference{Kind: Different, Where: sourceNames[from], Event: g.EventID(),
 			Detail: "the " + sourceNames[from] + " has " + describeGrant(g)})
 	}
 	if f.has(from) {
@@ -327,19 +328,20 @@ func (r *run) published(c *campaign, from source, g *hongbao.Grant) {
 func (r *run) noteSeq(c *campaign, from source, g *hongbao.Grant) {
 	isNew := r.shards[g.Shard].seen.add(g.Seq)
 	if !isNew && from == inLedger && !c.inRedisOn(g.Shard) && !r.partial() {
-		r.found(Difference{Kind: DuplicateSeq, Where: "ledger", Campaign: c.id, Packet: g.Packet, Event: g.EventID(),
+		r.found(model.Difference{Kind: DuplicateSeq, Where: "ledger", Campaign: c.id, Packet: g.Packet, Event: g.EventID(),
 			Detail: "another grant has this seq too: " + describeGrant(g)})
 	}
 }
 
-var duplicateKind = map[source]Kind{inStream: StreamGap, inLedger: DoubleCredit, inTopic: DuplicateInTopic}
+var duplicateKind = map[source]model.DifferenceKind{inStream: StreamGap, inLedger: DoubleCredit,
+	inTopic: DuplicateInTopic}
 
 func (r *run) again(c *campaign, f *fact, from source, g *hongbao.Grant, at *record) {
 	where := "" // distinguishes several copies
 	if at != nil {
 		where = fmt.Sprintf(" at partition %d, offset %d", at.partition, at.offset)
 	}
-	r.foundPacket(c, g.Packet, f, Difference{Kind: duplicateKind[from], Where: sourceNames[from], Event: g.EventID(),
+	r.foundPacket(c, g.Packet, f, model.Difference{Kind: duplicateKind[from], Where: sourceNames[from], Event: g.EventID(),
 		Detail: "the " + sourceNames[from] + " has the packet once more" + where + ": " + describeGrant(g)})
 }
 

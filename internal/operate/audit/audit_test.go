@@ -16,6 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
@@ -25,7 +26,7 @@ func TestAgrees(t *testing.T) {
 	w.cfg.Plan = w.plans
 	w.topic.scan.Foreign = 3
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 	require.True(t, r.Quiet)
 	require.Empty(t, r.Differences)
 	require.Empty(t, r.LeftOut)
@@ -52,7 +53,7 @@ func TestInFlight(t *testing.T) {
 	w.grab(t, "a", 0, 30)
 	w.publish(t)
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 	require.False(t, r.Quiet)
 	require.EqualValues(t, 30, r.Total.InFlight)
 	require.EqualValues(t, 30, r.Total.Unsettled)
@@ -64,7 +65,7 @@ func TestInFlight(t *testing.T) {
 	require.Len(t, entries, 3)
 	w.ack(t, k.Index(), ledgerGroup, &entries[1])
 	r = w.audit(t, audit.Options{})
-	require.Equal(t, map[audit.Kind]int64{audit.Lost: 10}, r.Found)
+	require.Equal(t, map[model.DifferenceKind]int64{audit.Lost: 10}, r.Found)
 	require.EqualValues(t, 20, r.Total.InFlight)
 }
 
@@ -80,7 +81,7 @@ func TestWait(t *testing.T) {
 	require.False(t, r.Quiet)
 	require.GreaterOrEqual(t, time.Since(begun), 120*time.Millisecond)
 
-	done := make(chan *audit.Report)
+	done := make(chan *model.AuditReport)
 	go func() {
 		defer close(done)
 		r, err := audit.Run(t.Context(), w.cfg, audit.Options{Wait: time.Minute})
@@ -126,14 +127,14 @@ func TestLive(t *testing.T) {
 	audits := 0
 	for ; ctx.Err() == nil; audits++ {
 		r := w.audit(t, audit.Options{})
-		require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+		require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 	}
 	wg.Wait()
 	require.Positive(t, audits)
 	locked.settle(t)
 	locked.publish(t)
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 	require.EqualValues(t, 2*packets, r.Total.Settled)
 	require.EqualValues(t, 2*packets, r.Total.Published)
 }
@@ -169,7 +170,7 @@ func (l *lockedSinks) EachTotals(ctx context.Context, fn func(*ledger.Totals) er
 	return l.memLedger.EachTotals(ctx, fn)
 }
 
-func (l *lockedSinks) Each(ctx context.Context, bases []ledger.TopicBase, fn func(int, int64, hongbao.Grant) error) (
+func (l *lockedSinks) Each(ctx context.Context, bases []model.TopicBase, fn func(int, int64, hongbao.Grant) error) (
 	audit.TopicScan, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,7 +182,7 @@ func TestWithoutSinks(t *testing.T) {
 	w := busy(t)
 	w.cfg.Ledger, w.cfg.Topic = nil, nil
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 	require.Equal(t, []string{
 		"the ledger: none is configured", "the topic: none is configured", "the planned amounts: no plan is configured",
 	}, r.LeftOut)
@@ -193,12 +194,12 @@ func TestSomeCampaigns(t *testing.T) {
 	w := busy(t)
 	w.settled("a", "u0003").Amount++
 	r := w.audit(t, audit.Options{Campaigns: []string{"b"}})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 	require.EqualValues(t, 20, r.Total.Settled)
 	require.Contains(t, r.LeftOut[1], "only some campaigns")
 
 	r = w.audit(t, audit.Options{Campaigns: []string{"a", "typo"}})
-	require.Equal(t, map[audit.Kind]int64{audit.Different: 1, audit.CampaignMissing: 1}, r.Found)
+	require.Equal(t, map[model.DifferenceKind]int64{audit.Different: 1, audit.CampaignMissing: 1}, r.Found)
 }
 
 // A dead letter is not reported once its sink has the grant. A grant in quarantine is not reported once a person has
@@ -208,11 +209,11 @@ func TestMended(t *testing.T) {
 	w := busy(t)
 	w.deadLetter(t, "the account is closed")
 	w.ledger.grants["a"] = append(w.ledger.grants["a"], *w.published("a", "u0500"))
-	w.ledger.quarantined = []ledger.Quarantined{{ID: 1, Reason: "over_funded", Grant: *w.settled("a", "u0003"),
+	w.ledger.quarantined = []model.Quarantined{{ID: 1, Reason: "over_funded", Grant: *w.settled("a", "u0003"),
 		Resolution: "not paid"}}
 	drop(w.ledger.grants, "a", "u0003")
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 }
 
 // Records that retention has deleted are not reported as missing; later missing records are. The log is not ordered by
@@ -240,12 +241,12 @@ func TestTopicRetention(t *testing.T) {
 	w.topic.scan.Since = make([]time.Time, 2)
 	w.topic.scan.Since[a] = time.Now().Add(-30 * time.Minute)
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, map[audit.Kind]int64{audit.MissingInTopic: 1}, r.Found)
+	require.Equal(t, map[model.DifferenceKind]int64{audit.MissingInTopic: 1}, r.Found)
 	require.EqualValues(t, 10, r.Total.Expired)
 	w.topic.grants = nil
 	w.topic.scan.Since[a] = time.Now().Add(time.Minute)
 	r = w.audit(t, audit.Options{})
-	require.Equal(t, map[audit.Kind]int64{audit.MissingInTopic: 20}, r.Found,
+	require.Equal(t, map[model.DifferenceKind]int64{audit.MissingInTopic: 20}, r.Found,
 		"retention has deleted nothing from the other partition")
 	require.EqualValues(t, 40, r.Total.Expired)
 }
@@ -256,7 +257,7 @@ func TestListIsBounded(t *testing.T) {
 	w.cfg.MaxListed = 3
 	w.ledger.grants["a"] = nil
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, map[audit.Kind]int64{audit.Lost: 40}, r.Found)
+	require.Equal(t, map[model.DifferenceKind]int64{audit.Lost: 40}, r.Found)
 	require.EqualValues(t, 40, r.Total.Lost)
 	require.EqualValues(t, 40, r.Campaigns[0].Lost)
 	require.Zero(t, r.Campaigns[1].Lost)
@@ -267,7 +268,7 @@ func TestListIsBounded(t *testing.T) {
 	require.Contains(t, text.String(), "What to do: if the ledger lacks them, deliver them again")
 	require.Contains(t, text.String(), "  and 37 more\n")
 
-	var back audit.Report
+	var back model.AuditReport
 	b, err := json.Marshal(r)
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(b, &back))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -36,7 +37,8 @@ func (r *run) readClaims(ctx context.Context) error {
 func (r *run) claim(k *sink, s *shard, c *store.OpenClaim, broken error, now time.Time) {
 	r.report.Total.OpenClaims++
 	if broken != nil {
-		r.found(Difference{Kind: OpenClaim, Where: s.Keys.Claims(k.group), Detail: fmt.Sprintf("claim %.80q: %v", c.ID, broken)})
+		r.found(model.Difference{Kind: OpenClaim, Where: s.Keys.Claims(k.group), Detail: fmt.Sprintf("claim %.80q: %v",
+			c.ID, broken)})
 		return
 	}
 	if c.Until.After(now) {
@@ -50,6 +52,6 @@ func (r *run) claim(k *sink, s *shard, c *store.OpenClaim, broken error, now tim
 	if len(store.Without(c.Events, k.owed[s.Index()].Not())) == 0 {
 		return // the sink was removed before it completed the claim
 	}
-	r.found(Difference{Kind: OpenClaim, Where: s.Keys.Claims(k.group), Detail: fmt.Sprintf(
+	r.found(model.Difference{Kind: OpenClaim, Where: s.Keys.Claims(k.group), Detail: fmt.Sprintf(
 		"claim %.80q over events %.200s: its lease is over and its events are finished", c.ID, store.FormatEvents(c.Events))})
 }

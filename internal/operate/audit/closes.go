@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -17,10 +18,11 @@ func (r *run) judgeCloses(c *campaign) {
 		e, kept := s.closes[c.id]
 		switch {
 		case kept && !snap.over() && e.Seq <= snap.seq:
-			r.found(Difference{Kind: CampaignBroken, Where: s.Keys.Campaign(c.id), Campaign: c.id, Event: stream.EventID(shard, e.Seq),
+			r.found(model.Difference{Kind: CampaignBroken, Where: s.Keys.Campaign(c.id), Campaign: c.id,
+				Event:  stream.EventID(shard, e.Seq),
 				Detail: fmt.Sprintf("the stream has the close of the campaign, but its state is %.20q", snap.state)})
 		case kept && snap.over() && e.Seq != snap.closeSeq:
-			r.found(Difference{Kind: CounterDrift, Where: "campaign", Campaign: c.id, Event: stream.EventID(shard, e.Seq),
+			r.found(model.Difference{Kind: CounterDrift, Where: "campaign", Campaign: c.id, Event: stream.EventID(shard, e.Seq),
 				Detail: fmt.Sprintf("the stream has the close with this seq, the campaign as %s", stream.EventID(shard, snap.closeSeq))})
 		case !kept && snap.over():
 			r.trimmedClose(c, s, snap.closeSeq)
@@ -51,7 +53,7 @@ func (r *run) judgeRefunded(c *campaign, s *shard, seq int64) {
 	if has == 0 {
 		r.trimmedClose(c, s, seq)
 	} else if has != seq {
-		r.found(Difference{Kind: CounterDrift, Where: "ledger", Campaign: c.id, Event: stream.EventID(s.Index(), seq),
+		r.found(model.Difference{Kind: CounterDrift, Where: "ledger", Campaign: c.id, Event: stream.EventID(s.Index(), seq),
 			Detail: "the refund is based on this event, Redis has another close"})
 	}
 }
@@ -59,7 +61,7 @@ func (r *run) judgeRefunded(c *campaign, s *shard, seq int64) {
 // trimmedClose handles a close that the stream no longer has: it marks the seq of the close as seen.
 func (r *run) trimmedClose(c *campaign, s *shard, seq int64) {
 	if !s.seen.add(seq) && !r.partial() {
-		r.found(Difference{Kind: DuplicateSeq, Where: "campaign", Campaign: c.id, Event: stream.EventID(s.Index(), seq),
+		r.found(model.Difference{Kind: DuplicateSeq, Where: "campaign", Campaign: c.id, Event: stream.EventID(s.Index(), seq),
 			Detail: "the campaign's close has this seq, and so has a grant or another close"})
 		return
 	}

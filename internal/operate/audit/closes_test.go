@@ -9,6 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -19,7 +20,7 @@ func TestLeftRedis(t *testing.T) {
 	w := busy(t)
 	w.leave(t, "b")
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 	require.False(t, r.Campaigns[1].InRedis)
 	require.EqualValues(t, 20, r.Campaigns[1].Settled)
 	require.EqualValues(t, 1, r.Shards[w.keys("b").Index()].TrimmedCloses)
@@ -29,7 +30,7 @@ func TestLeftRedis(t *testing.T) {
 		Shard: w.keys("b").Index(), Seq: 1, Campaign: "b", Packet: 99, User: "mallory",
 	})
 	r = w.audit(t, audit.Options{})
-	require.Equal(t, map[audit.Kind]int64{audit.Different: 1, audit.Unfounded: 1}, r.Found, "%+v", r.Differences)
+	require.Equal(t, map[model.DifferenceKind]int64{audit.Different: 1, audit.Unfounded: 1}, r.Found, "%+v", r.Differences)
 }
 
 type unread struct {
@@ -65,7 +66,7 @@ func TestSealedCampaignIsNotReadAgain(t *testing.T) {
 	require.Contains(t, r.Found, audit.SeqGap, "the ledger has not stored the seqs of the seal")
 	w.seal("b")
 	r = w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 	require.Equal(t, 3, books.read, "the grants of a sealed campaign are not read again")
 	b := r.Campaigns[1]
 	require.Equal(t, []bool{true, false}, []bool{b.Sealed, b.Sealable})
@@ -74,7 +75,7 @@ func TestSealedCampaignIsNotReadAgain(t *testing.T) {
 	w.settled("b", "u0003").User = "mallory"
 	require.Empty(t, w.audit(t, audit.Options{}).Found)
 	r = w.audit(t, audit.Options{Campaigns: []string{"b"}})
-	require.Equal(t, map[audit.Kind]int64{audit.Different: 1}, r.Found, "--campaign b reads its grants")
+	require.Equal(t, map[model.DifferenceKind]int64{audit.Different: 1}, r.Found, "--campaign b reads its grants")
 	require.Equal(t, 4, books.read)
 }
 
@@ -130,19 +131,19 @@ func TestClosedRefundedRetired(t *testing.T) {
 			w := busy(t)
 			bring(t, w)
 			r := w.audit(t, audit.Options{})
-			require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+			require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 			for i := range w.store.Len() {
 				do(t, w.rdb.XTrimMaxLen(t.Context(), w.store.Shard(i).Keys.Events(), 0))
 			}
 			r = w.audit(t, audit.Options{})
-			require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+			require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 			var trimmed int64
 			for _, s := range r.Shards {
 				trimmed += s.TrimmedCloses
 			}
 			require.Positive(t, trimmed)
 			r = w.audit(t, audit.Options{Campaigns: []string{"b"}})
-			require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+			require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 		})
 	}
 }
@@ -155,10 +156,10 @@ func TestEndsThatDiffer(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		plant func(t *testing.T, w *world)
-		want  map[audit.Kind]int64
+		want  map[model.DifferenceKind]int64
 	}{
 		"refunded in Redis only": {func(t *testing.T, w *world) { w.refund(t, "b"); delete(w.ledger.closed, "b") },
-			map[audit.Kind]int64{audit.FundingDiffers: 1}},
+			map[model.DifferenceKind]int64{audit.FundingDiffers: 1}},
 		"another amount": {func(t *testing.T, w *world) {
 			w.refund(t, "b")
 			w.ledger.spoil = func(c *ledger.Totals) {
@@ -166,27 +167,27 @@ func TestEndsThatDiffer(t *testing.T) {
 					c.Refunded, c.Pool = c.Refunded-1, 1
 				}
 			}
-		}, map[audit.Kind]int64{audit.LedgerUnbalanced: 1}},
+		}, map[model.DifferenceKind]int64{audit.LedgerUnbalanced: 1}},
 		"Redis went back before the close": {func(t *testing.T, w *world) {
 			w.refund(t, "b")
 			set(w, t, "state", "open")
-		}, map[audit.Kind]int64{audit.FundingDiffers: 1, audit.CampaignBroken: 1}},
+		}, map[model.DifferenceKind]int64{audit.FundingDiffers: 1, audit.CampaignBroken: 1}},
 		"closed without a close": {func(t *testing.T, w *world) { set(w, t, "state", "closed") },
-			map[audit.Kind]int64{audit.CampaignBroken: 1}},
+			map[model.DifferenceKind]int64{audit.CampaignBroken: 1}},
 		"another close": {func(t *testing.T, w *world) { e := w.close(t, "b"); set(w, t, "close_seq", e.Seq-1) },
-			map[audit.Kind]int64{audit.CounterDrift: 1, audit.AfterClose: 0} /* the last grant may come after it */},
+			map[model.DifferenceKind]int64{audit.CounterDrift: 1, audit.AfterClose: 0} /* the last grant may come after it */},
 		"the refund knows another close": {func(t *testing.T, w *world) {
 			w.refund(t, "b")
 			e := w.ledger.closed["b"]
 			e.Seq++
 			w.ledger.closed["b"] = e
-		}, map[audit.Kind]int64{audit.CounterDrift: 1}},
+		}, map[model.DifferenceKind]int64{audit.CounterDrift: 1}},
 		"the close of a retired campaign has a grant's seq": {func(t *testing.T, w *world) {
 			w.leave(t, "b")
 			e := w.ledger.closed["b"]
 			e.Seq = 3
 			w.ledger.closed["b"] = e
-		}, map[audit.Kind]int64{audit.DuplicateSeq: 1, audit.SeqGap: 1}},
+		}, map[model.DifferenceKind]int64{audit.DuplicateSeq: 1, audit.SeqGap: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -210,7 +211,7 @@ func TestGrantAfterClose(t *testing.T) {
 	w := busy(t)
 	w.close(t, "b")
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 
 	state := func(s string) { do(t, w.rdb.HSet(t.Context(), w.keys("b").Keys.Campaign("b"), "state", s)) }
 	state("open") // as if someone opened the campaign by hand
@@ -237,7 +238,7 @@ func TestEndedFromTheLedger(t *testing.T) {
 	do(t, w.rdb.XTrimMaxLen(t.Context(), k.Keys.Events(), 0))
 	do(t, w.rdb.HSet(t.Context(), k.Keys.Campaign("b"), "state", "frozen"))
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, audit.Differs, r.Verdict)
+	require.Equal(t, model.Differs, r.Verdict)
 	require.EqualValues(t, 1, r.Found[audit.CampaignFrozen])
 	require.Contains(t, r.Remedies[audit.CampaignFrozen].Do, "`hongbao campaign refund-lost ID`")
 
@@ -248,7 +249,7 @@ func TestEndedFromTheLedger(t *testing.T) {
 	w.ledger.spoil = func(c *ledger.Totals) { c.By, c.Why = "ann", "no file is left" }
 	for range 2 { // while the campaign is in Redis, and after it has left
 		r = w.audit(t, audit.Options{})
-		require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+		require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 		b := r.Campaigns[1]
 		require.Equal(t, `Redis had lost something of the campaign, and ann ended it from the ledger: "no file is left"`, b.Ended)
 		require.Equal(t, []any{false, int64(19), int64(1)}, []any{b.InRedis, b.Settled, b.Dropped})

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 const codePage = 2_000
@@ -124,5 +125,5 @@ func (r *run) publishedCode(c *campaign, g *hongbao.Grant) {
 }
 
 func (r *run) codeDiffers(c *campaign, packet int64, where, detail string) {
-	r.found(Difference{Kind: CodeDiffers, Where: where, Campaign: c.id, Packet: packet, Detail: detail})
+	r.found(model.Difference{Kind: CodeDiffers, Where: where, Campaign: c.id, Packet: packet, Detail: detail})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 )
@@ -63,7 +64,7 @@ func TestCodesAgree(t *testing.T) {
 			w := coded(t)
 			change(w)
 			r := w.audit(t, audit.Options{})
-			require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+			require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 		})
 	}
 }

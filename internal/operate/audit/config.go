@@ -9,6 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -22,7 +23,7 @@ type Ledger interface {
 	// SealedSeqs returns the seqs of the grants of a sealed campaign, by shard.
 	SealedSeqs(ctx context.Context, campaign string) (map[int][]stream.SeqRange, error)
 	// EachQuarantined calls fn for each grant in quarantine, resolved or not.
-	EachQuarantined(ctx context.Context, fn func(*ledger.Quarantined)) error
+	EachQuarantined(ctx context.Context, fn func(*model.Quarantined)) error
 	// CheckConservation checks that the ledger's grants, transfers and accounts agree. CheckEveryAccount does so without
 	// the bases of accounts. CheckCredits checks the credits of clients.
 	CheckConservation(ctx context.Context) ([]ledger.Difference, error)
@@ -35,7 +36,8 @@ type Topic interface {
 	// Each calls fn for every grant in the topic up to the end that the topic has at the call. It begins at the First
 	// offsets of the bases, one for each partition; without bases it begins at the start of the log. It stops if fn fails.
 	// It may call fn concurrently.
-	Each(ctx context.Context, bases []ledger.TopicBase, fn func(partition int, offset int64, g hongbao.Grant) error) (TopicScan, error)
+	Each(ctx context.Context, bases []model.TopicBase, fn func(partition int, offset int64,
+		g hongbao.Grant) error) (TopicScan, error)
 }
 
 // TopicScan says what Each skipped.
@@ -76,7 +78,7 @@ type Config struct {
 	// group does not owe.
 	Owed func(ctx context.Context, group string) ([]stream.Owed, error)
 	// Bases say where to begin in the topic. They are used in an audit of all campaigns that is not Full.
-	Bases []ledger.TopicBase
+	Bases []model.TopicBase
 	Plan  Plan
 	// Codes returns the ledger's codes of up to n packets after the given one, in the packets' order. If it is nil, the
 	// audit does not compare codes with the ledger.
@@ -85,7 +87,7 @@ type Config struct {
 	// it is nil, there are none.
 	AboveLimit func(ctx context.Context, campaign string) (map[string]int64, error)
 	// Acknowledged are the differences that a person has acknowledged and that have not expired.
-	Acknowledged []ledger.Acknowledgement
+	Acknowledged []model.Acknowledgement
 	// Unread are other sinks of the deployment, which can't be read back. The audit does not judge them, and says so.
 	Unread []string
 	// Step, if not nil, is called at the beginning of each step of the audit.

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/base/stream"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -16,7 +16,7 @@ import (
 // requeued is a difference until its sink has the grant.
 func TestResolvedLetters(t *testing.T) {
 	t.Parallel()
-	for what, differs := range map[string]bool{store.Dropped: false, store.Requeued: true} {
+	for what, differs := range map[string]bool{model.LetterDropped: false, model.LetterRequeued: true} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			w := busy(t)
@@ -36,11 +36,11 @@ func TestResolvedLetters(t *testing.T) {
 			var text strings.Builder
 			require.NoError(t, r.Write(&text))
 			if differs {
-				require.Equal(t, map[audit.Kind]int64{audit.Lost: 1}, r.Found)
+				require.Equal(t, map[model.DifferenceKind]int64{audit.Lost: 1}, r.Found)
 				require.Empty(t, r.Dropped)
 				return
 			}
-			require.Equal(t, audit.Agrees, r.Verdict, "%v", r.Differences)
+			require.Equal(t, model.Agrees, r.Verdict, "%v", r.Differences)
 			require.Equal(t, int64(1), r.Total.Dropped)
 			require.Len(t, r.Dropped, 1)
 			require.Contains(t, r.Dropped[0].Detail, "was dropped by ann")
@@ -56,7 +56,7 @@ func TestDecidedAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	for what, decide := range map[string]func(t *testing.T, w *world){
 		"void in quarantine": func(_ *testing.T, w *world) {
-			w.ledger.quarantined = []ledger.Quarantined{{ID: 1, Reason: "amount_not_planned", Grant: *w.settled("a", "u0003"),
+			w.ledger.quarantined = []model.Quarantined{{ID: 1, Reason: "amount_not_planned", Grant: *w.settled("a", "u0003"),
 				Resolution: "void: forged"}}
 			drop(w.ledger.grants, "a", "u0003")
 		},
@@ -67,7 +67,7 @@ func TestDecidedAfterTheEnd(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, letters, 1)
 			_, err = k.ResolveLetter(t.Context(),
-				&store.Resolution{Sink: ledgerGroup, Letter: letters[0].ID, What: store.Dropped,
+				&store.Resolution{Sink: ledgerGroup, Letter: letters[0].ID, What: model.LetterDropped,
 					Decision: stream.Decision{By: "ann", Why: "closed"}})
 			require.NoError(t, err)
 		},
@@ -77,7 +77,7 @@ func TestDecidedAfterTheEnd(t *testing.T) {
 			letters, err := k.Group(ledgerGroup).Letters(t.Context(), "-", "+", 10)
 			require.NoError(t, err)
 			_, err = k.ResolveLetter(t.Context(),
-				&store.Resolution{Sink: ledgerGroup, Letter: letters[0].ID, What: store.Dropped,
+				&store.Resolution{Sink: ledgerGroup, Letter: letters[0].ID, What: model.LetterDropped,
 					Decision: stream.Decision{By: "ann", Why: "closed"}})
 			require.NoError(t, err)
 			x, err := k.ExpireLetters(t.Context(), &store.OldLetters{Sink: ledgerGroup, Limit: 9})
@@ -90,10 +90,10 @@ func TestDecidedAfterTheEnd(t *testing.T) {
 			w := busy(t)
 			decide(t, w)
 			r := w.audit(t, audit.Options{})
-			require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+			require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 			w.leave(t, "a")
 			r = w.audit(t, audit.Options{})
-			require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+			require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 		})
 	}
 }

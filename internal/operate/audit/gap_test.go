@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
@@ -14,15 +15,16 @@ func TestFinishedEntriesBehindAParkedOneMayGo(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
 	gone := w.hole(t)
-	require.Equal(t, map[audit.Kind]int64{audit.StreamGap: 1}, w.audit(t, audit.Options{}).Found, "no group has finished it")
+	require.Equal(t, map[model.DifferenceKind]int64{audit.StreamGap: 1}, w.audit(t, audit.Options{}).Found,
+		"no group has finished it")
 	w.ledger.grants["a"], w.topic.grants = append(w.ledger.grants["a"], gone.Grants...),
 		append(w.topic.grants, gone.Grants...)
 	for _, group := range []string{ledgerGroup, topicGroup} {
-		require.Equal(t, audit.Differs, w.audit(t, audit.Options{}).Verdict)
+		require.Equal(t, model.Differs, w.audit(t, audit.Options{}).Verdict)
 		w.ack(t, w.keys("a").Index(), group, &gone)
 	}
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 	require.EqualValues(t, 2, r.Total.InFlight)
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -65,7 +66,7 @@ func (r *run) judgePacket(c *campaign, packet int64, f *fact) {
 		if c.inRedis() && !f.has(inStock) {
 			c.reportedPackets++
 		}
-		r.foundPacket(c, packet, f, Difference{Kind: Unfounded, Where: f.where(), Detail: "no receipt has it"})
+		r.foundPacket(c, packet, f, model.Difference{Kind: Unfounded, Where: f.where(), Detail: "no receipt has it"})
 	case f.has(inLedger):
 		r.judgeSinks(c, packet, f)
 	}
@@ -84,16 +85,17 @@ func (f *fact) where() string {
 func (r *run) judgeReceipt(c *campaign, packet int64, f *fact, beyond bool) {
 	if f.has(inStock) {
 		c.reportedPackets++
-		r.foundPacket(c, packet, f, Difference{Kind: PacketTwice, Where: "stock", Detail: "it is in the stock and was granted"})
+		r.foundPacket(c, packet, f, model.Difference{Kind: PacketTwice, Where: "stock",
+			Detail: "it is in the stock and was granted"})
 	}
 	s := r.shards[f.shard]
 	if beyond {
 		c.reportedPackets++
-		r.foundPacket(c, packet, f, Difference{Kind: SeqBeyond, Where: s.Keys.Meta(),
+		r.foundPacket(c, packet, f, model.Difference{Kind: SeqBeyond, Where: s.Keys.Meta(),
 			Detail: fmt.Sprintf("the shard's last seq is %d", s.end)})
 	}
 	if closed := r.closedBy(c, s.Index()); closed > 0 && f.seq > closed {
-		r.foundPacket(c, packet, f, Difference{Kind: AfterClose, Where: "receipts",
+		r.foundPacket(c, packet, f, model.Difference{Kind: AfterClose, Where: "receipts",
 			Detail: fmt.Sprintf("the campaign was closed on the shard by event %s", stream.EventID(s.Index(), closed))})
 	}
 	r.judgeSinks(c, packet, f)
@@ -107,7 +109,7 @@ func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
 			continue
 		}
 		if detail, ok := k.dead[f.shard][f.seq]; ok {
-			r.foundPacket(c, packet, f, Difference{Kind: DeadLetter, Where: k.group, Detail: detail})
+			r.foundPacket(c, packet, f, model.Difference{Kind: DeadLetter, Where: k.group, Detail: detail})
 			continue
 		}
 		if why, ok := k.dropped[f.shard][f.seq]; ok {
@@ -123,7 +125,7 @@ func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
 			continue
 		}
 		if k.at[f.shard].done(f.seq) {
-			r.foundPacket(c, packet, f, Difference{Kind: k.gone, Where: sourceNames[k.from],
+			r.foundPacket(c, packet, f, model.Difference{Kind: k.gone, Where: sourceNames[k.from],
 				Detail: fmt.Sprintf("group %s has finished it, but it is not there", k.group)})
 			continue
 		}
@@ -148,7 +150,7 @@ func (r *run) dropped(c *campaign, packet int64, f *fact, k *sink, why string) {
 	}
 	c.counts.Dropped++
 	if len(r.report.Dropped) < r.MaxListed {
-		r.report.Dropped = append(r.report.Dropped, Difference{Kind: notDelivered, Where: k.group, Campaign: c.id,
+		r.report.Dropped = append(r.report.Dropped, model.Difference{Kind: notDelivered, Where: k.group, Campaign: c.id,
 			Packet: packet, Event: stream.EventID(int(f.shard), f.seq), Detail: why})
 	}
 }
@@ -163,7 +165,7 @@ func (r *run) judgeMissing(c *campaign) {
 			continue
 		}
 		c.reportedPackets++
-		r.found(Difference{Kind: PacketMissing, Where: "stock", Campaign: c.id, Packet: p,
+		r.found(model.Difference{Kind: PacketMissing, Where: "stock", Campaign: c.id, Packet: p,
 			Detail: "neither the stock nor any receipt, stream, ledger or topic has it"})
 	}
 }
@@ -286,7 +288,7 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 func (r *run) judgeSeqs(s *shard) {
 	for _, gap := range s.gaps {
 		if k := r.unfinished(s, gap); k != nil && (s.seen.has(gap.First) || s.seen.has(gap.Last)) {
-			r.found(Difference{Kind: StreamGap, Where: s.Keys.Events(), Event: stream.EventID(s.Index(), gap.First),
+			r.found(model.Difference{Kind: StreamGap, Where: s.Keys.Events(), Event: stream.EventID(s.Index(), gap.First),
 				Detail: fmt.Sprintf("seqs %d to %d are not in the stream, and group %s has not finished them", gap.First, gap.Last,
 					k.group)})
 		}
@@ -296,7 +298,7 @@ func (r *run) judgeSeqs(s *shard) {
 	}
 	s.seen.addAll(s.skipped)
 	for _, h := range s.seen.holes(s.seq) {
-		r.found(Difference{Kind: SeqGap, Where: s.Keys.Events(), Event: stream.EventID(s.Index(), h.First),
+		r.found(model.Difference{Kind: SeqGap, Where: s.Keys.Events(), Event: stream.EventID(s.Index(), h.First),
 			Detail: fmt.Sprintf("no receipt, entry, ledger or topic has seqs %d to %d; the shard's last is %d", h.First, h.Last,
 				s.seq)})
 	}

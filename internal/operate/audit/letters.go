@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
-	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // readLetters reads the dead letters of the sinks, and the letters that a person has dropped. It does not decide
@@ -15,7 +15,7 @@ func (r *run) readLetters(ctx context.Context) error {
 	letters := deadletter.New(r.Store)
 	for _, k := range r.sinks {
 		for i := range r.shards {
-			err := letters.Each(ctx, k.group, i, "", func(page []deadletter.Letter) error {
+			err := letters.Each(ctx, k.group, i, "", func(page []model.Letter) error {
 				for j := range page {
 					r.letter(k, &page[j])
 				}
@@ -32,7 +32,7 @@ func (r *run) readLetters(ctx context.Context) error {
 	return nil
 }
 
-func (r *run) letter(k *sink, l *deadletter.Letter) {
+func (r *run) letter(k *sink, l *model.Letter) {
 	detail := "" // stays empty for letters beyond MaxListed
 	if len(k.dead[l.Shard]) < r.MaxListed {
 		detail = fmt.Sprintf("dead letter %s, entry %.40q: %s after %d attempts: %.300q", l.ID, l.Entry, l.Class, l.Attempts,
@@ -41,12 +41,12 @@ func (r *run) letter(k *sink, l *deadletter.Letter) {
 	if l.Seq > 0 {
 		k.dead[l.Shard][l.Seq] = detail
 	} else if !r.partial() {
-		r.found(Difference{Kind: DeadLetter, Where: k.group, Detail: detail + "; the whole entry"})
+		r.found(model.Difference{Kind: DeadLetter, Where: k.group, Detail: detail + "; the whole entry"})
 	}
 }
 
 func (r *run) resolved(k *sink, l *deadletter.Resolved) {
-	if l.Seq == 0 || l.Decision != store.Dropped {
+	if l.Seq == 0 || l.Decision != model.LetterDropped {
 		return
 	}
 	k.dropped[l.Shard][l.Seq] = fmt.Sprintf("dead letter %.120s was dropped by %.128s: %.200q", l.ID, l.By, l.Why)

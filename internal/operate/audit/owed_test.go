@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -37,7 +38,8 @@ func TestASinkThatWasAddedLater(t *testing.T) {
 	w.grab(t, "a", 100, 10)
 	w.settle(t)
 	w.publish(t)
-	require.Equal(t, map[audit.Kind]int64{audit.MissingInTopic: 50}, w.audit(t, audit.Options{}).Found, "without a record")
+	require.Equal(t, map[model.DifferenceKind]int64{audit.MissingInTopic: 50}, w.audit(t, audit.Options{}).Found,
+		"without a record")
 
 	w.cfg.Owed = func(_ context.Context, group string) ([]stream.Owed, error) {
 		if group == topicGroup {
@@ -46,13 +48,14 @@ func TestASinkThatWasAddedLater(t *testing.T) {
 		return make([]stream.Owed, len(owed)), nil
 	}
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 	require.EqualValues(t, 50, r.Total.NotOwed)
 	require.EqualValues(t, 10, r.Total.Published)
 
 	w.topic.grants = w.topic.grants[1:]
 	w.ledger.grants["b"] = w.ledger.grants["b"][1:]
-	require.Equal(t, map[audit.Kind]int64{audit.MissingInTopic: 1, audit.Lost: 1}, w.audit(t, audit.Options{}).Found)
+	require.Equal(t, map[model.DifferenceKind]int64{audit.MissingInTopic: 1, audit.Lost: 1}, w.audit(t,
+		audit.Options{}).Found)
 }
 
 // Entries that a removed sink did not get are deleted from the stream. They are no gap, unless the sink owes them.
@@ -72,7 +75,7 @@ func TestAGapThatNoSinkOwes(t *testing.T) {
 		return all, nil
 	}
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 	require.EqualValues(t, 1, r.Total.NotOwed)
 
 	// The sink had stored a push of this event when it was removed. Nobody waits for it.
@@ -80,7 +83,7 @@ func TestAGapThatNoSinkOwes(t *testing.T) {
 	text := fmt.Sprintf("1 1000 w1\n%d-%d\npayload", gone.Seq, gone.Last())
 	do(t, w.rdb.HSet(t.Context(), w.keys("a").Keys.Claims(topicGroup), "c1", text))
 	r = w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 	owed = nil
 	require.Contains(t, w.audit(t, audit.Options{}).Found, audit.OpenClaim)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/load"
@@ -19,7 +20,7 @@ import (
 // plantedOnPlaces has differences that only a campaign on several shards can have.
 var plantedOnPlaces = map[string]struct {
 	plant func(*testing.T, *world)
-	want  map[audit.Kind]int64
+	want  map[model.DifferenceKind]int64
 	says  string
 }{
 	"a packet moved to another shard": {
@@ -66,7 +67,7 @@ var plantedOnPlaces = map[string]struct {
 			do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Keys.Campaign("a"), "loaded", 1))
 			do(t, w.rdb.HIncrBy(t.Context(), w.other("a").Keys.Campaign("a"), "loaded", -1))
 		},
-		map[audit.Kind]int64{audit.CounterDrift: 2}, "50 packets, but granted",
+		map[model.DifferenceKind]int64{audit.CounterDrift: 2}, "50 packets, but granted",
 	},
 	"shares that do not add up to all packets": {
 		func(t *testing.T, w *world) {
@@ -124,9 +125,9 @@ func TestAuditWhileTopUpsAreDealtAgain(t *testing.T) {
 			c.Pool, c.Funded, c.Earlier = c.Pool+funded-total, funded, earlier
 		}
 	}
-	require.Equal(t, audit.Agrees, w.audit(t, audit.Options{}).Verdict, "Redis lacks both")
+	require.Equal(t, model.Agrees, w.audit(t, audit.Options{}).Verdict, "Redis lacks both")
 	earlier = earlier[1:]
-	require.Equal(t, audit.Differs, w.audit(t, audit.Options{}).Verdict, "the first is dealt, but not in Redis")
+	require.Equal(t, model.Differs, w.audit(t, audit.Options{}).Verdict, "the first is dealt, but not in Redis")
 	home := w.keys("a").Keys.Campaign("a")
 	hash, err := w.rdb.HGet(t.Context(), home, "hash").Result()
 	require.NoError(t, err)
@@ -136,7 +137,7 @@ func TestAuditWhileTopUpsAreDealtAgain(t *testing.T) {
 	require.NoError(t, w.keys("a").Announce(t.Context(), &store.Announcement{Campaign: "a", Hash: hash, Generation: 2,
 		Plan: "two", Packets: packets + 11, Total: total + 7*11, Share: packets + 11,
 		ShareAmount: hongbao.Amount(loaded + 7*11)}))
-	require.Equal(t, audit.Agrees, w.audit(t, audit.Options{}).Verdict, "Redis has one of them")
+	require.Equal(t, model.Agrees, w.audit(t, audit.Options{}).Verdict, "Redis has one of them")
 }
 
 // A top-up is announced and dealt place by place. The audit finds no difference after any step.
@@ -148,8 +149,8 @@ func TestAuditWhileATopUpIsDealt(t *testing.T) {
 		agrees := func(step string) {
 			t.Helper()
 			r := w.audit(t, audit.Options{})
-			require.Equal(t, audit.Agrees, r.Verdict, "%d shards, %s: %+v", places, step, r.Differences)
-			c := r.Campaigns[slices.IndexFunc(r.Campaigns, func(c audit.CampaignReport) bool { return c.Campaign == "a" })]
+			require.Equal(t, model.Agrees, r.Verdict, "%d shards, %s: %+v", places, step, r.Differences)
+			c := r.Campaigns[slices.IndexFunc(r.Campaigns, func(c model.CampaignReport) bool { return c.Campaign == "a" })]
 			require.Equal(t, c.Funded, c.GrantedAmount+c.LeftAmount, "%s: the growth would be the amount of a packet", step)
 		}
 		hash, err := w.rdb.HGet(t.Context(), w.keys("a").Keys.Campaign("a"), "hash").Result()

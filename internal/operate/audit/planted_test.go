@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -20,7 +21,7 @@ import (
 // planted has changes to a world in which everything agrees. After each change the audit must find exactly want.
 var planted = map[string]struct {
 	plant func(*testing.T, *world)
-	want  map[audit.Kind]int64
+	want  map[model.DifferenceKind]int64
 	says  string // part of the text of one difference
 }{
 	"a grant removed from the ledger": {
@@ -202,7 +203,7 @@ var planted = map[string]struct {
 			f := strings.SplitN(text, " ", 3)
 			do(t, w.rdb.HSet(t.Context(), w.keys("a").Keys.Receipts("a"), "u0003", f[0]+" 1000000 "+f[2]))
 		},
-		map[audit.Kind]int64{audit.Different: 3}, `user "u0003", amount 1000000`,
+		map[model.DifferenceKind]int64{audit.Different: 3}, `user "u0003", amount 1000000`,
 	},
 	"a receipt that can't be read": {
 		func(t *testing.T, w *world) {
@@ -216,7 +217,7 @@ var planted = map[string]struct {
 			do(t, w.rdb.HSet(t.Context(), k, "u0003", w.receipt(t, "a", "u0003")+"\n"+w.receipt(t, "a", "u0004")))
 			do(t, w.rdb.HDel(t.Context(), k, "u0004"))
 		},
-		map[audit.Kind]int64{audit.OverHold: 1, audit.Different: 3}, "",
+		map[model.DifferenceKind]int64{audit.OverHold: 1, audit.Different: 3}, "",
 	},
 	"a loaded count that is too high": {
 		func(t *testing.T, w *world) {
@@ -248,7 +249,7 @@ var planted = map[string]struct {
 		func(_ *testing.T, w *world) {
 			g := *w.settled("a", "u0003")
 			drop(w.ledger.grants, "a", "u0003")
-			w.ledger.quarantined = []ledger.Quarantined{{ID: 7, Reason: "amount_not_planned", Grant: g}}
+			w.ledger.quarantined = []model.Quarantined{{ID: 7, Reason: "amount_not_planned", Grant: g}}
 		},
 		kinds(audit.InQuarantine), "quarantine 7, amount_not_planned",
 	},
@@ -341,7 +342,7 @@ func TestPlanted(t *testing.T) {
 				p.plant(t, w)
 				r := w.audit(t, audit.Options{})
 				require.Equal(t, p.want, r.Found, "%+v", r.Differences)
-				require.Equal(t, audit.Differs, r.Verdict)
+				require.Equal(t, model.Differs, r.Verdict)
 				said, says := false, p.says
 				if on := saidOnTwo[name]; places == 2 && on != "" {
 					says = on
@@ -357,8 +358,8 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-func kinds(list ...audit.Kind) map[audit.Kind]int64 {
-	m := map[audit.Kind]int64{}
+func kinds(list ...model.DifferenceKind) map[model.DifferenceKind]int64 {
+	m := map[model.DifferenceKind]int64{}
 	for _, k := range list {
 		m[k]++
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -62,7 +63,7 @@ func (r *run) readProgress(ctx context.Context) error {
 				return err
 			}
 			if !p.exists && seq > 0 {
-				r.found(Difference{Kind: GroupMissing, Where: s.Keys.Events(),
+				r.found(model.Difference{Kind: GroupMissing, Where: s.Keys.Events(),
 					Detail: fmt.Sprintf("shard %d has %d events, but no consumer group %s", i, seq, k.group)})
 			}
 			if p.upto = seq; p.finished < seq {

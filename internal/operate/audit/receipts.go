@@ -6,6 +6,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -60,7 +61,7 @@ func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot
 	}
 	if rc.Packet < 1 || rc.Packet > snap.packets || rc.Seq < 1 || snap.dealtTo(rc.Packet) != snap.place {
 		c.reportedPackets++
-		r.found(Difference{Kind: PacketUnknown, Where: "receipts", Campaign: c.id, Packet: rc.Packet,
+		r.found(model.Difference{Kind: PacketUnknown, Where: "receipts", Campaign: c.id, Packet: rc.Packet,
 			Event: stream.EventID(s.Index(), max(rc.Seq, 0)),
 			Detail: fmt.Sprintf("user %.80q has packet %d with seq %d; want packets 1 to %d of place %d of %d, seqs from 1",
 				user, rc.Packet, rc.Seq, snap.packets, snap.place, snap.places)})
@@ -71,7 +72,7 @@ func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot
 		if f.digest != digest { // an equal digest means that HSCAN returned the user twice
 			c.reportedPackets++
 			s.seen.add(rc.Seq) // or its seq would count as a gap
-			r.foundPacket(c, rc.Packet, f, Difference{Kind: PacketTwice, Where: "receipts",
+			r.foundPacket(c, rc.Packet, f, model.Difference{Kind: PacketTwice, Where: "receipts",
 				Detail: fmt.Sprintf("granted twice; user %q has it with amount %d, seq %d", user, rc.Amount, rc.Seq)})
 		}
 		return nil
@@ -84,7 +85,7 @@ func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot
 		snap.stockSum += rc.Amount
 	}
 	if !s.seen.add(rc.Seq) {
-		r.found(Difference{Kind: DuplicateSeq, Where: "receipts", Campaign: c.id, Packet: rc.Packet,
+		r.found(model.Difference{Kind: DuplicateSeq, Where: "receipts", Campaign: c.id, Packet: rc.Packet,
 			Event:  stream.EventID(s.Index(), rc.Seq),
 			Detail: fmt.Sprintf("another grant has this seq too; here it is user %q, amount %d", user, rc.Amount)})
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -19,10 +20,10 @@ type campaign struct {
 	ledger *ledger.Totals
 	facts  table[fact] // by packet
 	codes  codes
-	counts Counts
-	found  map[Kind]int64 // its differences
-	sealed bool           // its grants are not compared
-	first  map[int]int64  // offset of its first record in each partition of the topic, as far as the topic was read
+	counts model.Counts
+	found  map[model.DifferenceKind]int64 // its differences
+	sealed bool                           // its grants are not compared
+	first  map[int]int64                  // offset of its first record in each partition of the topic, as far as the topic was read
 	// places is the number of shards over which the campaign is dealt. If there are several, gone are the shards that
 	// lack it. lostOn counts the shards on which a person ended the campaign from the ledger. stubs counts the shards
 	// that have lost it and have a stub.
@@ -235,7 +236,7 @@ func (r *run) stocked(ctx context.Context, c *campaign, snap *snapshot, text str
 	}
 	if snap.dealtTo(packet) != snap.place {
 		c.reportedPackets++
-		r.found(Difference{Kind: PacketUnknown, Where: "stock", Campaign: c.id, Packet: packet,
+		r.found(model.Difference{Kind: PacketUnknown, Where: "stock", Campaign: c.id, Packet: packet,
 			Detail: fmt.Sprintf("it is on place %d of %d, but was dealt to place %d", snap.place, snap.places,
 				snap.dealtTo(packet))})
 	}
@@ -243,7 +244,7 @@ func (r *run) stocked(ctx context.Context, c *campaign, snap *snapshot, text str
 	f := c.facts.at(packet)
 	if f.has(inStock) {
 		c.reportedPackets++
-		r.found(Difference{Kind: PacketTwice, Where: "stock", Campaign: c.id, Packet: packet,
+		r.found(model.Difference{Kind: PacketTwice, Where: "stock", Campaign: c.id, Packet: packet,
 			Detail: "the stock has it twice"})
 	}
 	f.from |= inStock
@@ -270,7 +271,7 @@ func (r *run) planned(ctx context.Context, c *campaign, packet int64, amount hon
 		if where == "stock" {
 			detail = "the stock has another amount than the plan"
 		}
-		r.found(Difference{Kind: NotPlanned, Where: where, Campaign: c.id, Packet: packet, Detail: detail})
+		r.found(model.Difference{Kind: NotPlanned, Where: where, Campaign: c.id, Packet: packet, Detail: detail})
 	}
 	return nil
 }

@@ -1,11 +1,12 @@
 package audit
 
 import "strings"
+import "github.com/hongbao-project/hongbao/internal/model"
 
 // remedy is the advice for one kind of difference. The report prints it, and docs/audit.md repeats it verbatim; a test
 // compares them.
 type remedy struct {
-	kind Kind
+	kind model.DifferenceKind
 	// means says what happened; do says what to do. do has commands in backquotes, and each of them exists.
 	means, do string
 	// moves reports whether the remedy pays, refunds or funds. The report leaves such a remedy out while the ledger
@@ -138,7 +139,7 @@ var remedies = []remedy{
 
 // remedyOf returns the remedy for a kind. found counts all kinds of differences in the report. frozen reports whether
 // all differences of the kind belong to campaigns that can't be paused.
-func remedyOf(k Kind, found map[Kind]int64, frozen bool) Remedy {
+func remedyOf(k model.DifferenceKind, found map[model.DifferenceKind]int64, frozen bool) model.Remedy {
 	m := &remedies[kindIndex(k)]
 	do, moves := m.do, m.moves
 	if frozen {
@@ -148,5 +149,5 @@ func remedyOf(k Kind, found map[Kind]int64, frozen bool) Remedy {
 	if moves && found[LedgerUnbalanced]+found[DoubleCredit] > 0 {
 		do = notWhileUnbalanced
 	}
-	return Remedy{m.means, do}
+	return model.Remedy{Means: m.means, Do: do}
 }

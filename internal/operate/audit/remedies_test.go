@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 var named = regexp.MustCompile("`hongbao ([a-z]+(?: [a-z]+(?:-[a-z]+)*)*)[^`]*`")
@@ -26,7 +28,7 @@ func TestEveryKindHasARemedy(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("kinds.go")
 	require.NoError(t, err)
-	kinds := regexp.MustCompile(`(?m)^\t\w+ +Kind = "(\w+)"`).FindAllSubmatch(source, -1)
+	kinds := regexp.MustCompile(`(?m)^\t\w+ +model\.DifferenceKind = "(\w+)"`).FindAllSubmatch(source, -1)
 	require.Len(t, kinds, len(remedies))
 	for i, k := range kinds {
 		require.Equal(t, string(k[1]), string(remedies[i].kind), "remedies must have the order of the kinds")
@@ -46,17 +48,18 @@ var movesMoney = []string{"replay", "dead requeue", "dead confirm", "dead drop",
 // While the ledger disagrees with itself, no remedy names a command that moves money.
 func TestNoRemedyMovesMoneyWhileTheLedgerDisagrees(t *testing.T) {
 	t.Parallel()
-	for _, broken := range []Kind{LedgerUnbalanced, DoubleCredit} {
+	for _, broken := range []model.DifferenceKind{LedgerUnbalanced, DoubleCredit} {
 		for _, m := range remedies {
 			for _, frozen := range []bool{false, true} {
-				for _, c := range commands(remedyOf(m.kind, map[Kind]int64{m.kind: 1, broken: 1}, frozen).Do) {
+				for _, c := range commands(remedyOf(m.kind, map[model.DifferenceKind]int64{m.kind: 1, broken: 1}, frozen).Do) {
 					if m.kind != MissingInTopic { // the remedy publishes grants and pays nothing
 						require.NotContains(t, movesMoney, c, "%s beside %s", m.kind, broken)
 					}
 				}
 			}
 			if m.kind != DoubleCredit {
-				require.Equal(t, Remedy{m.means, m.do}, remedyOf(m.kind, map[Kind]int64{m.kind: 1}, false))
+				require.Equal(t, model.Remedy{Means: m.means, Do: m.do}, remedyOf(m.kind,
+					map[model.DifferenceKind]int64{m.kind: 1}, false))
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // Remote is an external balance system. It credits a grant before the ledger records the grant.
@@ -94,7 +95,7 @@ func (r *run) judgeCurrency(c *campaign, g *hongbao.Grant, has *RemoteCredit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c.ledger != nil && c.ledger.Currency != has.Currency {
-		r.found(Difference{Kind: Different, Where: sourceNames[inRemote], Campaign: c.id, Packet: g.Packet,
+		r.found(model.Difference{Kind: Different, Where: sourceNames[inRemote], Campaign: c.id, Packet: g.Packet,
 			Event:  g.EventID(),
 			Detail: fmt.Sprintf("the remote has it in %q, the campaign is in %q", has.Currency, c.ledger.Currency)})
 	}
@@ -128,7 +129,7 @@ func (r *run) judgeRemote(c *campaign, packet int64, f *fact) {
 	why, resolved := r.decisions[f.digest]
 	switch {
 	case f.has(inLedger) && !f.has(inRemote|hasNoValue):
-		r.foundPacket(c, packet, f, Difference{Kind: Lost, Where: sourceNames[inRemote],
+		r.foundPacket(c, packet, f, model.Difference{Kind: Lost, Where: sourceNames[inRemote],
 			Detail: "the ledger has recorded it as credited by the remote, but the remote does not have it"})
 	case resolved && f.has(inQuarantine) && f.has(inRemote) && !f.has(inLedger):
 		r.paidRemotely(c, packet, f, why)
@@ -136,7 +137,7 @@ func (r *run) judgeRemote(c *campaign, packet int64, f *fact) {
 }
 
 func (r *run) paidRemotely(c *campaign, packet int64, f *fact, why string) {
-	r.foundPacket(c, packet, f, Difference{Kind: RemotePaid, Where: sourceNames[inRemote], Detail: why})
+	r.foundPacket(c, packet, f, model.Difference{Kind: RemotePaid, Where: sourceNames[inRemote], Detail: why})
 }
 
 // worthless marks a packet without a value. The remote need not have it: no worker requests a credit of zero.

@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -57,7 +58,7 @@ func TestRemoteAgrees(t *testing.T) {
 	w := busy(t)
 	m := w.remotely()
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 	require.EqualValues(t, 60, r.Total.Settled)
 	require.Equal(t, r.Total.GrantedAmount, r.Total.SettledAmount)
 	require.Equal(t, 60, m.asked, "each grant once")
@@ -65,7 +66,7 @@ func TestRemoteAgrees(t *testing.T) {
 
 	w.grab(t, "a", 200, 10) // in flight
 	r = w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 	require.EqualValues(t, 10, r.Total.Unsettled)
 }
 
@@ -80,7 +81,7 @@ func TestRemoteDiffers(t *testing.T) {
 	m.credits["b"][short.Packet] = audit.RemoteCredit{User: short.User, Currency: "CNY", Amount: short.Amount - 1}
 	m.credits["b"][foreign.Packet] = audit.RemoteCredit{User: foreign.User, Currency: "USD", Amount: foreign.Amount}
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, map[audit.Kind]int64{audit.Lost: 1, audit.Different: 3}, r.Found)
+	require.Equal(t, map[model.DifferenceKind]int64{audit.Lost: 1, audit.Different: 3}, r.Found)
 	for _, d := range r.Differences {
 		require.Equal(t, "remote", d.Where)
 	}
@@ -95,7 +96,7 @@ func TestLedgerLostWhatTheRemoteHas(t *testing.T) {
 	w.remotely()
 	w.ledger.grants["a"] = w.ledger.grants["a"][1:]
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, map[audit.Kind]int64{audit.Lost: 1}, r.Found)
+	require.Equal(t, map[model.DifferenceKind]int64{audit.Lost: 1}, r.Found)
 	require.Equal(t, "ledger", r.Differences[0].Where)
 	w.cfg.Ledger = nil
 	_, err := audit.Run(t.Context(), w.cfg, audit.Options{})
@@ -122,12 +123,12 @@ func TestRemotePaidWhatWasDecidedOtherwise(t *testing.T) {
 			g := c.decide(t, w)
 			delete(m.credits["a"], g.Packet)
 			r := w.audit(t, audit.Options{})
-			require.Equal(t, audit.Agrees, r.Verdict, "the remote did not pay: %+v", r.Differences)
+			require.Equal(t, model.Agrees, r.Verdict, "the remote did not pay: %+v", r.Differences)
 			m.credits["a"][g.Packet] = audit.RemoteCredit{User: g.User, Currency: "CNY", Amount: g.Amount}
 			check := func() {
 				t.Helper()
 				r := w.audit(t, audit.Options{})
-				require.Equal(t, map[audit.Kind]int64{audit.RemotePaid: 1}, r.Found)
+				require.Equal(t, map[model.DifferenceKind]int64{audit.RemotePaid: 1}, r.Found)
 				require.Equal(t, g.Packet, r.Differences[0].Packet)
 				require.Contains(t, r.Differences[0].Detail, c.detail)
 				require.Zero(t, r.Total.Dropped, "the report lists the grant only as a difference")
@@ -136,7 +137,7 @@ func TestRemotePaidWhatWasDecidedOtherwise(t *testing.T) {
 			w.leave(t, "a")
 			check()
 			m.credits["a"][g.Packet] = audit.RemoteCredit{User: "thief", Currency: "CNY", Amount: g.Amount}
-			require.NotEqual(t, audit.Agrees, w.audit(t, audit.Options{}).Verdict, "another user was paid")
+			require.NotEqual(t, model.Agrees, w.audit(t, audit.Options{}).Verdict, "another user was paid")
 		})
 	}
 }
@@ -149,7 +150,7 @@ func dropLetter(t *testing.T, w *world) hongbao.Grant {
 	require.NoError(t, err)
 	require.Len(t, letters, 1)
 	_, err = k.ResolveLetter(t.Context(), &store.Resolution{Sink: ledgerGroup, Letter: letters[0].ID,
-		What: store.Dropped, Decision: stream.Decision{By: "ann", Why: "not booked"}})
+		What: model.LetterDropped, Decision: stream.Decision{By: "ann", Why: "not booked"}})
 	require.NoError(t, err)
 	return *w.published("a", user(500))
 }
@@ -158,7 +159,7 @@ func dropLetter(t *testing.T, w *world) hongbao.Grant {
 func putAside(resolution string) func(*testing.T, *world) hongbao.Grant {
 	return func(_ *testing.T, w *world) hongbao.Grant {
 		g := *w.settled("a", user(3))
-		w.ledger.quarantined = []ledger.Quarantined{{ID: 7, Reason: ledger.AfterRefund, Grant: g, Resolution: resolution}}
+		w.ledger.quarantined = []model.Quarantined{{ID: 7, Reason: ledger.AfterRefund, Grant: g, Resolution: resolution}}
 		drop(w.ledger.grants, "a", user(3))
 		return g
 	}
@@ -205,7 +206,7 @@ func TestRemoteThatCantBeAsked(t *testing.T) {
 	w.remotely()
 	w.cfg.Remote.Ask = nil
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 	require.Contains(t, r.LeftOut[0], "the remote balance system: it settles, but can't be asked")
 	w.grab(t, "a", 200, 10)
 	require.EqualValues(t, 10, w.audit(t, audit.Options{}).Total.Unsettled)

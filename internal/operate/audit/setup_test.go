@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
@@ -45,7 +46,7 @@ type world struct {
 type memLedger struct {
 	grants      map[string][]hongbao.Grant
 	closed      map[string]stream.Entry // the closes of refunded campaigns
-	quarantined []ledger.Quarantined
+	quarantined []model.Quarantined
 	problems    []ledger.Difference
 	spoil       func(*ledger.Totals)
 	sealed      map[string]map[int][]stream.SeqRange
@@ -98,7 +99,7 @@ func (l *memLedger) SealedSeqs(_ context.Context, id string) (map[int][]stream.S
 	return l.sealed[id], nil
 }
 
-func (l *memLedger) EachQuarantined(_ context.Context, fn func(*ledger.Quarantined)) error {
+func (l *memLedger) EachQuarantined(_ context.Context, fn func(*model.Quarantined)) error {
 	for i := range l.quarantined {
 		fn(&l.quarantined[i])
 	}
@@ -110,7 +111,7 @@ type memTopic struct {
 	scan   audit.TopicScan
 }
 
-func (t *memTopic) Each(_ context.Context, bases []ledger.TopicBase, fn func(int, int64, hongbao.Grant) error) (
+func (t *memTopic) Each(_ context.Context, bases []model.TopicBase, fn func(int, int64, hongbao.Grant) error) (
 	audit.TopicScan, error) {
 	t.scan.Next = slices.Repeat([]int64{int64(len(t.grants))}, 2)
 	for i, g := range t.grants {
@@ -259,7 +260,7 @@ func busyOn(t *testing.T, places int) *world {
 	return w
 }
 
-func (w *world) audit(t *testing.T, opts audit.Options) *audit.Report {
+func (w *world) audit(t *testing.T, opts audit.Options) *model.AuditReport {
 	t.Helper()
 	r, err := audit.Run(t.Context(), w.cfg, opts)
 	require.NoError(t, err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 func (r *run) readLedger(ctx context.Context) error {
@@ -33,7 +34,7 @@ func (r *run) readLedger(ctx context.Context) error {
 			return err
 		}
 		for _, p := range problems {
-			r.found(Difference{Kind: LedgerUnbalanced, Where: "ledger", Detail: p.String()})
+			r.found(model.Difference{Kind: LedgerUnbalanced, Where: "ledger", Detail: p.String()})
 		}
 	}
 	for _, c := range r.sorted() {
@@ -82,7 +83,7 @@ func (r *run) skipSealed(ctx context.Context, c *campaign) error {
 	return nil
 }
 
-func (r *run) quarantined(q *ledger.Quarantined) {
+func (r *run) quarantined(q *model.Quarantined) {
 	g := &q.Grant
 	c := r.campaign(g.Campaign)
 	if c == nil {
@@ -93,7 +94,7 @@ func (r *run) quarantined(q *ledger.Quarantined) {
 		f.from |= inQuarantine
 	}
 	if q.Resolution == "" {
-		r.found(Difference{Kind: InQuarantine, Where: "ledger", Campaign: c.id, Packet: g.Packet, Event: g.EventID(),
+		r.found(model.Difference{Kind: InQuarantine, Where: "ledger", Campaign: c.id, Packet: g.Packet, Event: g.EventID(),
 			Detail: fmt.Sprintf("quarantine %d, %s: %s", q.ID, q.Reason, describeGrant(g))})
 		return
 	}

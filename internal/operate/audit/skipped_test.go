@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
@@ -18,7 +19,7 @@ func TestSkippedSeqsAreNoGap(t *testing.T) {
 	require.NoError(t, err)
 	do(t, w.rdb.HSet(t.Context(), meta, "seq", seq+50, "skipped", fmt.Sprintf("%d-%d@2", seq+1, seq+50)))
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 	do(t, w.rdb.HSet(t.Context(), meta, "skipped", fmt.Sprintf("%d-%d@2", seq+1, seq+49)))
 	r = w.audit(t, audit.Options{})
 	require.EqualValues(t, 1, r.Found[audit.SeqGap])

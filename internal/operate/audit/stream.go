@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // readStreams reads the streams' entries and the ranges of seqs that openings have skipped.
@@ -38,7 +39,7 @@ func (r *run) readStream(ctx context.Context, s *shard) error {
 				return err
 			}
 			if err != nil {
-				r.found(Difference{Kind: UnreadableEntry, Where: s.Keys.Events(), Detail: err.Error()})
+				r.found(model.Difference{Kind: UnreadableEntry, Where: s.Keys.Events(), Detail: err.Error()})
 				next = 0
 				continue
 			}

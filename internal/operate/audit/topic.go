@@ -5,13 +5,13 @@ import (
 	"fmt"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // topicFacts has what the audit knows about the topic's partitions.
 type topicFacts struct {
 	// begin has the bases where this audit begins to read; nil if it reads the whole topic.
-	begin []ledger.TopicBase
+	begin []model.TopicBase
 	next  []int64
 	// last has the last grant of each partition.
 	last map[int]*topicRecord
@@ -47,7 +47,7 @@ func (r *run) readTopic(ctx context.Context) error {
 		}
 	}
 	if scan.Malformed > 0 {
-		r.found(Difference{Kind: MalformedRecord, Where: "topic",
+		r.found(model.Difference{Kind: MalformedRecord, Where: "topic",
 			Detail: fmt.Sprintf("%d records; the first one: %v", scan.Malformed, scan.FirstMalformed)})
 	}
 	r.judgeLate()
@@ -80,7 +80,7 @@ func RecordName(g *hongbao.Grant) string {
 func (r *run) judgeLate() {
 	for _, l := range r.topic.late {
 		if g := &l.grant; g.Shard < 0 || g.Shard >= len(r.shards) || g.Time.Unix() >= r.shards[g.Shard].whole {
-			r.found(Difference{Kind: DuplicateInTopic, Where: sourceNames[inTopic], Campaign: l.c.id, Packet: g.Packet,
+			r.found(model.Difference{Kind: DuplicateInTopic, Where: sourceNames[inTopic], Campaign: l.c.id, Packet: g.Packet,
 				Event: g.EventID(), Detail: fmt.Sprintf("the topic has a packet of the sealed campaign once more at partition %d, "+
 					"offset %d: %s", l.at.partition, l.at.offset, describeGrant(g))})
 		}
@@ -89,13 +89,13 @@ func (r *run) judgeLate() {
 
 // bases returns where the next audit can begin to read the topic once the report's sealable campaigns are sealed. In
 // each partition that is the first record of another campaign.
-func (r *run) bases() []ledger.TopicBase {
+func (r *run) bases() []model.TopicBase {
 	if len(r.report.Found) > 0 || r.partial() || r.Ledger == nil {
 		return nil
 	}
-	var list []ledger.TopicBase
+	var list []model.TopicBase
 	for p, next := range r.topic.next {
-		b := ledger.TopicBase{Part: p, First: next, Next: next, Last: -1}
+		b := model.TopicBase{Part: p, First: next, Next: next, Last: -1}
 		if last := r.topic.last[p]; last != nil {
 			b.Last, b.Event = last.at.offset, RecordName(&last.grant)
 		} else if p < len(r.topic.begin) {

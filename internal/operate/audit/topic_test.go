@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
@@ -37,21 +38,21 @@ func TestTopicIsReadFromTheBases(t *testing.T) {
 	require.EqualValues(t, 20, w.cfg.Bases[onA].First, "the first record of a")
 	require.EqualValues(t, 50, w.cfg.Bases[onB].Next)
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 	require.Equal(t, []int64{30, 0}, []int64{r.Campaigns[0].Published, r.Campaigns[1].Published})
 	require.Equal(t, w.cfg.Bases, r.Bases)
 
 	again := *w.published("b", user(3))
 	w.topic.grants = append(w.topic.grants, *w.published("a", user(4)), again)
 	r = w.audit(t, audit.Options{})
-	require.Equal(t, map[audit.Kind]int64{audit.DuplicateInTopic: 2}, r.Found, "%+v", r.Differences)
+	require.Equal(t, map[model.DifferenceKind]int64{audit.DuplicateInTopic: 2}, r.Found, "%+v", r.Differences)
 	require.Equal(t, again.EventID(), r.Differences[1].Event)
 	require.Empty(t, r.Bases, "the difference must be found again")
-	require.Equal(t, map[audit.Kind]int64{audit.DuplicateInTopic: 2}, w.audit(t, audit.Options{Full: true}).Found)
+	require.Equal(t, map[model.DifferenceKind]int64{audit.DuplicateInTopic: 2}, w.audit(t, audit.Options{Full: true}).Found)
 
 	expired := again.Time.Add(time.Hour)
 	w.topic.scan.Since = []time.Time{expired, expired}
-	require.Equal(t, map[audit.Kind]int64{audit.DuplicateInTopic: 1}, w.audit(t, audit.Options{}).Found,
+	require.Equal(t, map[model.DifferenceKind]int64{audit.DuplicateInTopic: 1}, w.audit(t, audit.Options{}).Found,
 		"the first record of the packet of b may have expired")
 }
 
@@ -69,5 +70,6 @@ func TestFullAuditReadsBehindTheBases(t *testing.T) {
 	}
 	require.Empty(t, w.audit(t, audit.Options{}).Found)
 	r := w.audit(t, audit.Options{Full: true})
-	require.Equal(t, map[audit.Kind]int64{audit.MissingInTopic: 1, audit.Different: 1}, r.Found, "%+v", r.Differences)
+	require.Equal(t, map[model.DifferenceKind]int64{audit.MissingInTopic: 1, audit.Different: 1}, r.Found, "%+v",
+		r.Differences)
 }

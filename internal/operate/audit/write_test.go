@@ -8,17 +8,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 func TestAmountsAreInTheCurrencysUnits(t *testing.T) {
 	t.Parallel()
-	r := audit.Report{Campaigns: []audit.CampaignReport{
-		{Campaign: "rain", Currency: "CNY", InRedis: true, Counts: audit.Counts{Funded: 100_000, GrantedAmount: 185}},
-		{Campaign: "snow", Currency: "CNY", InRedis: true, Counts: audit.Counts{Funded: 5}},
-		{Campaign: "sakura", Currency: "JPY", InRedis: true, Counts: audit.Counts{Funded: 700}},
-		{Campaign: "coupons", InRedis: true, Counts: audit.Counts{Packets: 3}},
+	r := model.AuditReport{Campaigns: []model.CampaignReport{
+		{Campaign: "rain", Currency: "CNY", InRedis: true, Counts: model.Counts{Funded: 100_000, GrantedAmount: 185}},
+		{Campaign: "snow", Currency: "CNY", InRedis: true, Counts: model.Counts{Funded: 5}},
+		{Campaign: "sakura", Currency: "JPY", InRedis: true, Counts: model.Counts{Funded: 700}},
+		{Campaign: "coupons", InRedis: true, Counts: model.Counts{Packets: 3}},
 	}}
 	var b strings.Builder
 	require.NoError(t, r.Write(&b))
@@ -48,7 +49,7 @@ func TestReportNamesACampaignThatIsBeingLoaded(t *testing.T) {
 	w := newWorld(t)
 	do(t, w.rdb.HSet(t.Context(), w.keys("a").Keys.Campaign("a"), "state", store.StateLoading))
 	r := w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
 	require.Equal(t, []bool{true, false}, []bool{r.Campaigns[0].Loading, r.Campaigns[1].Loading})
 	var text strings.Builder
 	require.NoError(t, r.Write(&text))
@@ -60,10 +61,10 @@ func TestReportNamesACampaignThatIsBeingLoaded(t *testing.T) {
 // too long.
 func TestReportFitsATerminal(t *testing.T) {
 	t.Parallel()
-	r := audit.Report{Quiet: true, Campaigns: []audit.CampaignReport{{Campaign: "spring-rain", Currency: "CNY", InRedis: true,
-		Counts: audit.Counts{Packets: 50_000, Granted: 49_000, Left: 1_000, Settled: 49_000, Published: 48_999, Funded: 50_000_000,
+	r := model.AuditReport{Quiet: true, Campaigns: []model.CampaignReport{{Campaign: "spring-rain", Currency: "CNY", InRedis: true,
+		Counts: model.Counts{Packets: 50_000, Granted: 49_000, Left: 1_000, Settled: 49_000, Published: 48_999, Funded: 50_000_000,
 			GrantedAmount: 49_000_000, LeftAmount: 1_000_000, SettledAmount: 49_000_000, Open: 1_000_000}}},
-		Total: audit.Counts{InFlight: 1_234, Unsettled: 0, Unpublished: 1_234}}
+		Total: model.Counts{InFlight: 1_234, Unsettled: 0, Unpublished: 1_234}}
 	const wide = `     campaign          funded         granted           left  |         settled  refunded           open  |  packets  granted   left  settled  published
   spring-rain  500,000.00 CNY  490,000.00 CNY  10,000.00 CNY  |  490,000.00 CNY  0.00 CNY  10,000.00 CNY  |   50,000   49,000  1,000   49,000     48,999
         total  500,000.00 CNY  490,000.00 CNY  10,000.00 CNY  |  490,000.00 CNY  0.00 CNY  10,000.00 CNY  |   50,000   49,000  1,000   49,000     48,999

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -143,9 +143,9 @@ func TestRefundWaitsForDecisions(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, letters, 1)
 	_, err = b.k.ResolveLetter(t.Context(), &store.Resolution{Sink: "balance", Letter: letters[0].ID,
-		What: store.Dropped, Decision: stream.Decision{By: "ann", Why: "closed account"}})
+		What: model.LetterDropped, Decision: stream.Decision{By: "ann", Why: "closed account"}})
 	require.NoError(t, err)
-	b.ledger.aside = []ledger.Quarantined{{ID: 1, Grant: hongbao.Grant{Campaign: "rain"}}}
+	b.ledger.aside = []model.Quarantined{{ID: 1, Grant: hongbao.Grant{Campaign: "rain"}}}
 	refused("1 wait in quarantine")
 	b.ledger.aside[0].Grant.Campaign = "snow" // another campaign
 	b.addDeadLetter(b.k, "snow")

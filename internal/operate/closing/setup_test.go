@@ -16,6 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
@@ -32,7 +33,7 @@ type memLedger struct {
 	refunds map[string]payment.Refund
 	shards  int   // number of shards over which the campaign is dealt
 	packets int64 // packets of the campaign, including top-ups
-	aside   []ledger.Quarantined
+	aside   []model.Quarantined
 	posts   int
 	// before and after simulate a process that dies, or an answer that is lost. They are nil if nothing fails.
 	before, after func() error
@@ -83,7 +84,7 @@ func (l *memLedger) Campaign(_ context.Context, id string) (c ledger.StoredCampa
 	return c, true, nil
 }
 
-func (l *memLedger) Quarantine(_ context.Context, after int64, _ int) ([]ledger.Quarantined, error) {
+func (l *memLedger) Quarantine(_ context.Context, after int64, _ int) ([]model.Quarantined, error) {
 	if after > 0 {
 		return nil, nil
 	}

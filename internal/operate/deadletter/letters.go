@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -35,14 +36,6 @@ type Filter struct {
 	From, To time.Time
 }
 
-// Classes returns the possible values of Filter.Class.
-func Classes() []string {
-	return []string{
-		hongbao.ClassUnknown.String(), hongbao.ClassTransient.String(), hongbao.ClassPermanent.String(),
-		hongbao.ClassConflict.String(), hongbao.ClassBroken.String(),
-	}
-}
-
 func (f *Filter) check() error {
 	var errs []error
 	for _, s := range f.Sinks {
@@ -50,8 +43,8 @@ func (f *Filter) check() error {
 			errs = append(errs, fmt.Errorf("sink %.80q: %w", s, err))
 		}
 	}
-	if f.Class != "" && !slices.Contains(Classes(), f.Class) {
-		errs = append(errs, fmt.Errorf("class %.40q does not exist: want one of %s", f.Class, strings.Join(Classes(), ", ")))
+	if f.Class != "" && !slices.Contains(model.LetterClasses(), f.Class) {
+		errs = append(errs, fmt.Errorf("class %.40q does not exist: want one of %s", f.Class, strings.Join(model.LetterClasses(), ", ")))
 	}
 	return errors.Join(append(errs, delivery.CheckPick(f.Campaign, f.User, f.From, f.To))...)
 }
@@ -62,7 +55,7 @@ func (f *Filter) Some() bool {
 		!f.From.IsZero() || !f.To.IsZero()
 }
 
-func (f *Filter) matches(l *Letter) bool {
+func (f *Filter) matches(l *model.Letter) bool {
 	return (f.Campaign == "" || l.Campaign() == f.Campaign) && (f.Class == "" || l.Class == f.Class) &&
 		(f.User == "" || l.Grant != nil && l.Grant.User == f.User) &&
 		strings.Contains(l.Reason, f.Reason) && (f.Sees == nil || f.Sees(l.Campaign())) &&
@@ -89,19 +82,19 @@ func eachRaw(after string, read func(first string, n int) ([]store.RawEntry, err
 
 // Each calls fn for pages of a sink's dead letters on a shard, oldest first, until fn fails. It starts after the
 // stream ID after, or at the first letter if after is empty.
-func (l *Letters) Each(ctx context.Context, sink string, shard int, after string, fn func([]Letter) error) error {
+func (l *Letters) Each(ctx context.Context, sink string, shard int, after string, fn func([]model.Letter) error) error {
 	return l.eachIn(ctx, Place{sink, shard}, span{after, "+"}, fn)
 }
 
 // span is a range of a stream: after excluded, last included.
 type span struct{ after, last string }
 
-func (l *Letters) eachIn(ctx context.Context, p Place, s span, fn func([]Letter) error) error {
+func (l *Letters) eachIn(ctx context.Context, p Place, s span, fn func([]model.Letter) error) error {
 	read := func(first string, n int) ([]store.RawEntry, error) {
 		return l.store.Shard(p.Shard).Group(p.Sink).Letters(ctx, first, s.last, n)
 	}
 	return eachRaw(s.after, read, func(raw []store.RawEntry) error {
-		page := make([]Letter, len(raw))
+		page := make([]model.Letter, len(raw))
 		for i := range raw {
 			page[i] = parse(p.Sink, p.Shard, raw[i].ID, raw[i].Values)
 		}
@@ -133,14 +126,14 @@ func (a Aside) Has(g *hongbao.Grant) bool {
 	return ok && (l.Packet == 0 || l.Packet == g.Packet && (l.Campaign == "" || l.Campaign == g.Campaign))
 }
 
-func (a Aside) add(l *Letter) {
+func (a Aside) add(l *model.Letter) {
 	a[l.Seq], _ = l.Facts() // the zero grant if the letter is a whole entry
 }
 
 // Aside returns the grants of a sink's dead letters on a shard, undecided and dropped ones.
 func (l *Letters) Aside(ctx context.Context, sink string, shard int) (Aside, error) {
 	aside := Aside{}
-	err := l.Each(ctx, sink, shard, "", func(page []Letter) error {
+	err := l.Each(ctx, sink, shard, "", func(page []model.Letter) error {
 		for i := range page {
 			aside.add(&page[i])
 		}
@@ -150,26 +143,23 @@ func (l *Letters) Aside(ctx context.Context, sink string, shard int) (Aside, err
 		return nil, err
 	}
 	return aside, l.EachResolved(ctx, sink, shard, func(r *Resolved) {
-		if r.Decision == store.Dropped {
+		if r.Decision == model.LetterDropped {
 			aside.add(&r.Letter)
 		}
 	})
 }
-
-// MaxListed bounds the limit of List.
-const MaxListed = 10_000
 
 var errEnough = errors.New("enough")
 
 // List returns up to limit letters that the filter selects, ordered by sink, shard and time. For the first page
 // pass an empty after; for each further page pass the value next that the previous call returned. next is empty on the
 // last page.
-func (l *Letters) List(ctx context.Context, f Filter, after string, limit int) (page []Letter, next string,
+func (l *Letters) List(ctx context.Context, f Filter, after string, limit int) (page []model.Letter, next string,
 	err error) {
-	if limit < 1 || limit > MaxListed {
-		return nil, "", hongbao.Errorf(hongbao.ClassPermanent, "list dead letters: limit %d: want 1 to %d", limit, MaxListed)
+	if limit < 1 || limit > model.MaxLetters {
+		return nil, "", hongbao.Errorf(hongbao.ClassPermanent, "list dead letters: limit %d: want 1 to %d", limit, model.MaxLetters)
 	}
-	err = l.each(ctx, &Pick{Filter: f, After: after}, func(_ *store.Shard, letters []Letter, _ string) error {
+	err = l.each(ctx, &Pick{Filter: f, After: after}, func(_ *store.Shard, letters []model.Letter, _ string) error {
 		for i := range letters {
 			if len(page) == limit {
 				next = page[limit-1].ID
@@ -212,12 +202,12 @@ func (l *Letters) each(ctx context.Context, pick *Pick, fn workPage) error {
 		if at, err = l.at(ctx, p.Shard); err != nil {
 			break
 		}
-		err = l.eachIn(ctx, p, s, func(page []Letter) error {
+		err = l.eachIn(ctx, p, s, func(page []model.Letter) error {
 			if len(page) == 0 {
 				return nil
 			}
 			last := page[len(page)-1].ID
-			return fn(at, slices.DeleteFunc(page, func(x Letter) bool { return !f.matches(&x) }), last)
+			return fn(at, slices.DeleteFunc(page, func(x model.Letter) bool { return !f.matches(&x) }), last)
 		})
 	}
 	return err
@@ -225,7 +215,7 @@ func (l *Letters) each(ctx context.Context, pick *Pick, fn workPage) error {
 
 // workPage processes a page of letters of one sink and of the shard k. last is the ID of the last letter that was
 // compared with the filter, selected or not.
-type workPage func(k *store.Shard, letters []Letter, last string) error
+type workPage func(k *store.Shard, letters []model.Letter, last string) error
 
 // Place is the stream with a sink's dead letters on a shard.
 type Place struct {
@@ -244,7 +234,7 @@ func (l *Letters) places(sinks []string, after string) (all []Place, id string, 
 	if after == "" {
 		return all, "", nil
 	}
-	sink, shard, id, err := ParseID(after)
+	sink, shard, id, err := model.ParseLetterID(after)
 	if err != nil {
 		return nil, "", err
 	}
@@ -268,7 +258,7 @@ var ErrNoLetter = errors.New("no_such_dead_letter")
 
 // placeOf parses a letter's ID and checks that the shard exists.
 func (l *Letters) placeOf(id string) (sink string, shard int, stream string, err error) {
-	sink, shard, stream, err = ParseID(id)
+	sink, shard, stream, err = model.ParseLetterID(id)
 	if err == nil && shard >= l.store.Len() {
 		err = hongbao.Errorf(hongbao.ClassPermanent, "letter %s: the deployment has shards 0 to %d", id, l.store.Len()-1)
 	}
@@ -276,17 +266,17 @@ func (l *Letters) placeOf(id string) (sink string, shard int, stream string, err
 }
 
 // Get returns a letter by its ID.
-func (l *Letters) Get(ctx context.Context, id string) (Letter, error) {
+func (l *Letters) Get(ctx context.Context, id string) (model.Letter, error) {
 	sink, shard, stream, err := l.placeOf(id)
 	if err != nil {
-		return Letter{}, err
+		return model.Letter{}, err
 	}
 	raw, err := l.store.Shard(shard).Group(sink).Letters(ctx, stream, stream, 1)
 	if err != nil {
-		return Letter{}, err
+		return model.Letter{}, err
 	}
 	if len(raw) == 0 {
-		return Letter{}, hongbao.Errorf(hongbao.ClassPermanent,
+		return model.Letter{}, hongbao.Errorf(hongbao.ClassPermanent,
 			"letter %s: %w; `hongbao dead list` shows the letters that exist", id, ErrNoLetter)
 	}
 	return parse(sink, shard, raw[0].ID, raw[0].Values), nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter/deadlettertest"
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
@@ -54,7 +55,7 @@ func TestListLetters(t *testing.T) {
 	} {
 		require.Equal(t, c.want, idsOf(deadlettertest.List(t, l, c.filter)), name)
 	}
-	var paged []deadletter.Letter
+	var paged []model.Letter
 	for after, pages := "", 0; ; pages++ {
 		require.Less(t, pages, 4)
 		some, next, err := l.List(t.Context(), deadletter.Filter{Sinks: []string{"balance", "kafka"}}, after, 2)
@@ -485,7 +486,7 @@ func TestOnlyCountedLettersAreDecided(t *testing.T) {
 				require.NoError(t, l.CheckExpected(t.Context(), &pick))
 				w.Bury(t, 0, 7, hongbao.ClassPermanent)
 				w.Bury(t, 1, 5, hongbao.ClassPermanent) // the first letter on shard 1
-				var report *deadletter.Report
+				var report *model.LetterReport
 				var err error
 				if requeue {
 					cfg := delivery.Options{Handler: w.Target, BatchGrants: 2, Patience: time.Second}

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/base/answers"
-	"github.com/hongbao-project/hongbao/internal/base/plural"
+	"github.com/hongbao-project/hongbao/internal/base/optional"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -43,9 +42,9 @@ func (l *Letters) CheckExpected(ctx context.Context, pick *Pick) error {
 	}
 	n, counted := int64(0), map[Place]string{}
 	all := Pick{Filter: pick.Filter, After: pick.After}
-	err := l.each(ctx, &all, func(_ *store.Shard, letters []Letter, last string) error {
+	err := l.each(ctx, &all, func(_ *store.Shard, letters []model.Letter, last string) error {
 		n += int64(len(letters))
-		sink, shard, id, err := ParseID(last)
+		sink, shard, id, err := model.ParseLetterID(last)
 		counted[Place{sink, shard}] = id
 		return err
 	})
@@ -68,14 +67,14 @@ func (p *Pick) Start() string {
 
 // pages calls fn for pages of the selected letters, each of one sink and shard. It sets r.Next to where the next call
 // must continue, and empties it once all letters are processed.
-func (l *Letters) pages(ctx context.Context, pick Pick, r *Report,
-	fn func(k *store.Shard, letters []Letter) error) error {
-	r.Next = answers.Text(pick.Start())
+func (l *Letters) pages(ctx context.Context, pick Pick, r *model.LetterReport,
+	fn func(k *store.Shard, letters []model.Letter) error) error {
+	r.Next = optional.Text(pick.Start())
 	if len(pick.IDs) == 0 {
-		err := l.each(ctx, &pick, func(k *store.Shard, letters []Letter, last string) error {
+		err := l.each(ctx, &pick, func(k *store.Shard, letters []model.Letter, last string) error {
 			err := fn(k, letters)
 			if err == nil {
-				r.passed(last)
+				r.Passed(last)
 			}
 			return err
 		})
@@ -97,7 +96,7 @@ func (l *Letters) pages(ctx context.Context, pick Pick, r *Report,
 		if err != nil {
 			return err
 		}
-		if err := fn(at, []Letter{x}); err != nil {
+		if err := fn(at, []model.Letter{x}); err != nil {
 			return err
 		}
 	}
@@ -107,13 +106,13 @@ func (l *Letters) pages(ctx context.Context, pick Pick, r *Report,
 // Drop records that the grants of the selected letters will never be delivered, and moves the letters to the resolved
 // letters. A letter stays if an open claim has its grant, because whoever finishes the claim may still deliver the
 // grant. A dry run only counts the letters.
-func (l *Letters) Drop(ctx context.Context, pick Pick, who stream.Decision, dryRun bool) (*Report, error) {
-	r := newReport(store.Dropped, dryRun)
+func (l *Letters) Drop(ctx context.Context, pick Pick, who stream.Decision, dryRun bool) (*model.LetterReport, error) {
+	r := newReport(model.LetterDropped, dryRun)
 	if err := who.Check(); err != nil {
 		return r, hongbao.Errorf(hongbao.ClassPermanent, "drop dead letters: %w", err)
 	}
-	err := l.pages(ctx, pick, r, func(k *store.Shard, letters []Letter) error {
-		r.count(letters)
+	err := l.pages(ctx, pick, r, func(k *store.Shard, letters []model.Letter) error {
+		r.Count(letters)
 		if dryRun || len(letters) == 0 {
 			return nil
 		}
@@ -136,7 +135,7 @@ func (l *Letters) Drop(ctx context.Context, pick Pick, who stream.Decision, dryR
 
 // mayArrive returns an error if an open claim has the letter's grant. No later claim can have it, except that of a
 // requeue.
-func mayArrive(x *Letter, open []store.OpenClaim) error {
+func mayArrive(x *model.Letter, open []store.OpenClaim) error {
 	for _, c := range open {
 		if slices.ContainsFunc(c.Events, func(r stream.SeqRange) bool { return r.Has(x.Seq) }) {
 			return hongbao.Errorf(hongbao.ClassConflict, "claim %s/%d/%s has the grant, so the sink may have it or still get it: "+
@@ -147,9 +146,9 @@ func mayArrive(x *Letter, open []store.OpenClaim) error {
 }
 
 // resolve moves a letter to the resolved letters, with the report's decision, and counts it in the report.
-func (l *Letters) resolve(ctx context.Context, k *store.Shard, x *Letter, who stream.Decision, r *Report) error {
-	resolution := store.Resolution{Sink: x.Sink, Letter: x.stream, What: r.Decision, Decision: who}
-	if r.Decision == store.Requeued {
+func (l *Letters) resolve(ctx context.Context, k *store.Shard, x *model.Letter, who stream.Decision, r *model.LetterReport) error {
+	resolution := store.Resolution{Sink: x.Sink, Letter: x.ID[strings.LastIndexByte(x.ID, '/')+1:], What: r.Decision, Decision: who}
+	if r.Decision == model.LetterRequeued {
 		resolution.Campaign = x.Grant.Campaign
 	}
 	now, err := k.ResolveLetter(ctx, &resolution)
@@ -172,8 +171,8 @@ func RequeueSink(sink string) string { return "requeue-" + sink }
 // All letters must belong to the sink of o.Handler. A publisher as the Handler must use the claims of that sink, and
 // the done bits of RequeueSink. A letter stays if it can't be read, or if the sink refuses its grant again.
 func (l *Letters) Requeue(ctx context.Context, o delivery.Options, pick Pick, who stream.Decision,
-	dryRun bool) (*Report, error) {
-	r := newReport(store.Requeued, dryRun)
+	dryRun bool) (*model.LetterReport, error) {
+	r := newReport(model.LetterRequeued, dryRun)
 	err := who.Check()
 	if !dryRun { // a dry run needs no Handler
 		err = errors.Join(err, o.Check())
@@ -182,11 +181,11 @@ func (l *Letters) Requeue(ctx context.Context, o delivery.Options, pick Pick, wh
 		return r, hongbao.Errorf(hongbao.ClassPermanent, "requeue dead letters: %w", err)
 	}
 	d := delivery.New(o)
-	err = l.pages(ctx, pick, r, func(k *store.Shard, letters []Letter) error {
+	err = l.pages(ctx, pick, r, func(k *store.Shard, letters []model.Letter) error {
 		for batch := range slices.Chunk(letters, d.BatchGrants) {
-			r.count(batch)
+			r.Count(batch)
 			all, last := len(batch), batch[len(batch)-1].ID
-			readable := slices.DeleteFunc(batch, func(x Letter) bool { return x.Grant == nil })
+			readable := slices.DeleteFunc(batch, func(x model.Letter) bool { return x.Grant == nil })
 			r.Unreadable += int64(all - len(readable))
 			if dryRun || len(readable) == 0 {
 				continue
@@ -194,7 +193,7 @@ func (l *Letters) Requeue(ctx context.Context, o delivery.Options, pick Pick, wh
 			if err := l.requeue(ctx, d, k, readable, who, r); err != nil {
 				return err
 			}
-			r.passed(last)
+			r.Passed(last)
 		}
 		return nil
 	})
@@ -205,14 +204,14 @@ func (l *Letters) Requeue(ctx context.Context, o delivery.Options, pick Pick, wh
 }
 
 // requeue delivers the grants of letters of one sink and shard, and resolves the letters that the sink takes.
-func (l *Letters) requeue(ctx context.Context, d *delivery.Deliverer, k *store.Shard, letters []Letter,
-	who stream.Decision, r *Report) error {
+func (l *Letters) requeue(ctx context.Context, d *delivery.Deliverer, k *store.Shard, letters []model.Letter,
+	who stream.Decision, r *model.LetterReport) error {
 	grants := make([]hongbao.Grant, len(letters))
 	for i := range letters {
 		grants[i] = *letters[i].Grant
 	}
-	find := func(g *hongbao.Grant) []*Letter {
-		var found []*Letter
+	find := func(g *hongbao.Grant) []*model.Letter {
+		var found []*model.Letter
 		for i := range letters {
 			if *letters[i].Grant == *g {
 				found = append(found, &letters[i])
@@ -234,109 +233,11 @@ func (l *Letters) requeue(ctx context.Context, d *delivery.Deliverer, k *store.S
 		Refused: func(g *hongbao.Grant, err error) { // called in the order of the letters, so all earlier ones are done
 			id := find(g)[0].ID
 			r.Refusals.Add(id, g, err)
-			r.passed(id)
+			r.Passed(id)
 		},
 	})
 }
 
-// Report is the result of deciding about letters.
-type Report struct {
-	Decision string `json:"decision" doc:"What was decided: 'requeued' or 'dropped'."`
-	DryRun   bool   `json:"dry_run" doc:"True if this was a dry run, which changes nothing."`
-	// Matched counts the selected letters, and Resolved those that this call requeued or dropped. Unreadable counts
-	// letters that can't be requeued. Gone counts letters that another decision resolved first.
-	Matched    int64 `json:"matched" doc:"Number of selected letters."`
-	Resolved   int64 `json:"resolved" doc:"Number of letters that this call requeued or dropped; 0 in a dry run."`
-	Unreadable int64 `json:"unreadable" doc:"Number of letters that can't be requeued, because they can't be read. Drop such letters."`
-	// Forged and InDoubt count the selected letters of class conflict: entries that no grab wrote, and grants that the
-	// sink may have. In sink balance such a grant is a credit that a remote balance system may have booked.
-	Forged  int64 `json:"forged" doc:"Number of selected letters with a forged entry, which no grab wrote. Drop such letters."`
-	InDoubt int64 `json:"in_doubt" doc:"Number of selected letters of class 'conflict' with a grant. In sink 'balance' a remote balance system may have booked such a credit: ask its owners before you drop the letter."`
-	Gone    int64 `json:"gone" doc:"Number of letters that another decision resolved first. A requeue has delivered them nevertheless."`
-	// Next is the Pick.After of a call that continues the work. It is empty if this call has processed everything, or
-	// if ids were given.
-	Next answers.Text `json:"next" nullable:"true" doc:"If the call ended too early: the value to send as the parameter 'after', to continue there. Null if no work is left."`
-	delivery.Refusals
-}
-
-// passed notes that all selected letters up to this one are resolved or were refused.
-func (r *Report) passed(id string) {
-	if r.Next != "" {
-		r.Next = answers.Text(id)
-	}
-}
-
-func newReport(what string, dryRun bool) *Report {
-	return &Report{Decision: what, DryRun: dryRun, Refusals: delivery.Refusals{Failures: []delivery.Failure{}}}
-}
-
-// count counts selected letters.
-func (r *Report) count(letters []Letter) {
-	r.Matched += int64(len(letters))
-	for i := range letters {
-		switch x := &letters[i]; {
-		case x.Class != hongbao.ClassConflict.String():
-		case x.Seq == 0:
-			r.Forged++
-		default:
-			r.InDoubt++
-		}
-	}
-}
-
-// Add adds the counts of another sink's report.
-func (r *Report) Add(o *Report) {
-	r.Matched += o.Matched
-	r.Resolved += o.Resolved
-	r.Unreadable += o.Unreadable
-	r.Forged += o.Forged
-	r.InDoubt += o.InDoubt
-	r.Gone += o.Gone
-	r.Failed += o.Failed
-	r.Failures = append(r.Failures, o.Failures...)
-}
-
-// Write prints the report for a person.
-func (r *Report) Write(w io.Writer) error {
-	var b strings.Builder
-	if r.DryRun {
-		fmt.Fprintf(&b, "Dry run: nothing was written. %s would be %s.\n", plural.Of(r.Matched-r.Unreadable, "letter"), r.Decision)
-	} else {
-		fmt.Fprintf(&b, "%d of %s %s %s.\n", r.Resolved, plural.Of(r.Matched, "letter"), plural.Verb(r.Matched, "was", "were"),
-			r.Decision)
-	}
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return err
-	}
-	return r.WriteRest(w)
-}
-
-// WriteRest prints what Write prints after its first line: what was not decided.
-func (r *Report) WriteRest(w io.Writer) error {
-	var b strings.Builder
-	if r.Decision == store.Dropped && r.Forged+r.InDoubt > 0 {
-		fmt.Fprintf(&b, "Of these, class conflict: %s, and %s.\n", plural.Of(r.Forged, "forged entry"), plural.Of(r.InDoubt, "grant"))
-	}
-	if r.Decision == store.Dropped && r.InDoubt > 0 {
-		b.WriteString("In sink balance a remote balance system may have booked such a grant. A drop returns its money to the sponsor, also if the " +
-			"user has it:\nask the owners first, see docs/remote-balance.md#when-a-person-has-to-decide. `hongbao dead list --class " +
-			"conflict` names each.\n")
-	}
-	if r.Unreadable > 0 {
-		fmt.Fprintf(&b, "%d can't be read, so there is nothing to deliver: look at them with `hongbao dead show`, then drop "+
-			"them.\n", r.Unreadable)
-	}
-	if r.Gone > 0 {
-		fmt.Fprintf(&b, "%d were decided before: another decision ended them first; `hongbao journal` names it.", r.Gone)
-		if r.Decision == store.Requeued {
-			b.WriteString(" They were delivered all the same.")
-		}
-		b.WriteByte('\n')
-	}
-	r.Print(&b)
-	if r.Next != "" {
-		fmt.Fprintf(&b, "The command ended too early. Run the same command with --after %s to continue.\n", r.Next)
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
+func newReport(what string, dryRun bool) *model.LetterReport {
+	return &model.LetterReport{Decision: what, DryRun: dryRun, Refusals: model.Refusals{Failures: []model.Failure{}}}
 }

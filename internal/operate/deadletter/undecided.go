@@ -3,7 +3,7 @@ package deadletter
 import (
 	"context"
 
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -17,14 +17,14 @@ type Undecided struct {
 // Quarantine lists up to limit undecided grants in the ledger's quarantine whose ID is greater than after.
 // *ledger.Ledger implements it.
 type Quarantine interface {
-	Quarantine(ctx context.Context, after int64, limit int) ([]ledger.Quarantined, error)
+	Quarantine(ctx context.Context, after int64, limit int) ([]model.Quarantined, error)
 }
 
 // Undecided counts the undecided grants of a campaign. places are the campaign's shards, and sink is the ledger's sink.
 func (l *Letters) Undecided(ctx context.Context, sink, campaign string, places []*store.Shard,
 	of Quarantine) (u Undecided, err error) {
 	for _, k := range places {
-		err := l.Each(ctx, sink, k.Index(), "", func(page []Letter) error {
+		err := l.Each(ctx, sink, k.Index(), "", func(page []model.Letter) error {
 			for i := range page {
 				if page[i].Campaign() == campaign {
 					u.Letters++

@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -32,19 +33,8 @@ type facts struct {
 	topic    []hongbao.Grant // may include grants that Redis has
 	reported store.Evidence
 	skips    store.Skips // what openings have skipped
-	steps    Steps
+	steps    model.OpeningSteps
 	lapped   time.Time // when the previous step ended
-}
-
-// Steps has the duration of each step of an opening in ms, over all attempts. Witnesses and Topic run concurrently.
-type Steps struct {
-	Ledger    int64 `json:"fence_ledger_ms"`
-	Witnesses int64 `json:"hear_ms"`
-	Topic     int64 `json:"fence_topic_ms"`
-	Judge     int64 `json:"judge_ms"`
-	PutBack   int64 `json:"put_back_ms"`
-	Marks     int64 `json:"mark_ms"`
-	Open      int64 `json:"open_ms"`
 }
 
 func (f *facts) lap(step *int64) {

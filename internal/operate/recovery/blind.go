@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -180,11 +180,11 @@ func (r *Recoverer) record(ctx context.Context, v *ShardReport, from int64) (int
 	}
 	for i := range v.Unrecorded {
 		u := &v.Unrecorded[i]
-		if slices.ContainsFunc(has, func(a ledger.AcceptedLoss) bool { return a.Shard == v.Shard && a.Lost == u.Lost }) {
+		if slices.ContainsFunc(has, func(a model.AcceptedLoss) bool { return a.Shard == v.Shard && a.Lost == u.Lost }) {
 			continue
 		}
 		epoch := max(u.Epoch, from+1)
-		decision := ledger.AcceptedLoss{Shard: v.Shard, Epoch: epoch, Decision: u.Decision, Lost: u.Lost}
+		decision := model.AcceptedLoss{Shard: v.Shard, Epoch: epoch, Decision: u.Decision, Lost: u.Lost}
 		if err := r.cfg.Ledger.AcceptLoss(ctx, from, v.state.Token, decision); err != nil {
 			return from, err
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -95,7 +96,7 @@ func (c *changed) Deployment(ctx context.Context) (ledger.Deployment, error) {
 	return c.Ledger.Deployment(ctx)
 }
 
-func (c *changed) AcceptLoss(ctx context.Context, from int64, token string, decision ledger.AcceptedLoss) error {
+func (c *changed) AcceptLoss(ctx context.Context, from int64, token string, decision model.AcceptedLoss) error {
 	if c.accept != nil {
 		c.accept()
 	}
@@ -161,9 +162,9 @@ func TestNoteOfAnOpeningThatLostNothing(t *testing.T) {
 	fences, err := w.ledger.Fences(t.Context(), 0)
 	require.NoError(t, err)
 	require.Len(t, fences, 1)
-	var note recovery.Counts
+	var note model.RestoreCounts
 	require.NoError(t, json.Unmarshal([]byte(fences[0].Note), &note))
-	require.Equal(t, recovery.Counts{Next: w.seq(t) + 1}, note)
+	require.Equal(t, model.RestoreCounts{Next: w.seq(t) + 1}, note)
 }
 
 // The ledger has no note of an opening, as after an accepted loss. Redis loses this opening and the events after it,

@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -22,7 +23,7 @@ type Books interface {
 	Campaign(ctx context.Context, id string) (ledger.StoredCampaign, bool, error)
 	RefundOf(ctx context.Context, campaign string) (payment.Refund, bool, error)
 	deadletter.Quarantine
-	RefundLost(ctx context.Context, o ledger.LostRefund) (payment.Refund, error)
+	RefundLost(ctx context.Context, o model.LostRefund) (payment.Refund, error)
 }
 
 // Ender ends campaigns of which Redis has lost data. It relies on the ledger alone. It is safe for concurrent use.
@@ -331,7 +332,7 @@ func (e *placesEnding) unaccounted(r *payment.Refund) store.LostCampaign {
 
 // Refund ends a campaign. The ledger refunds what it has not paid, and Redis marks the campaign as ended. o.Amount must
 // equal the amount of the refund. After a crash a repeated Refund continues, and there is only one refund.
-func (e *Ender) Refund(ctx context.Context, o ledger.LostRefund) (payment.Refund, error) {
+func (e *Ender) Refund(ctx context.Context, o model.LostRefund) (payment.Refund, error) {
 	at, err := e.progress(ctx, o.Campaign)
 	if err != nil {
 		return payment.Refund{}, err

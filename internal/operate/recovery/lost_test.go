@@ -17,6 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
@@ -29,8 +30,8 @@ func (w *world) ender() *recovery.Ender {
 }
 
 // lost is a person's order to refund a lost campaign. Each packet of the campaign is worth 10.
-func lost(amount hongbao.Amount) ledger.LostRefund {
-	return ledger.LostRefund{Campaign: id, Amount: amount, Decision: by("ann", "no file is left")}
+func lost(amount hongbao.Amount) model.LostRefund {
+	return model.LostRefund{Campaign: id, Amount: amount, Decision: by("ann", "no file is left")}
 }
 
 // accepts waits until the recoverer raises the alarm, and then lets a person accept the loss.
@@ -61,7 +62,7 @@ func (w *world) refundedOnce(t *testing.T, left hongbao.Amount) {
 	t.Helper()
 	c, _, err := w.ledger.Campaign(t.Context(), id)
 	require.NoError(t, err)
-	require.Equal(t, ledger.StateRefunded, c.State)
+	require.Equal(t, model.MoneyRefunded, c.State)
 	require.Equal(t, left, c.Refunded)
 	require.Equal(t, hongbao.Amount(10_000)-left, c.Granted)
 	differences, err := w.ledger.CheckConservation(t.Context())
@@ -302,7 +303,7 @@ type killedBooks struct {
 
 var errKilled = errors.New("killed")
 
-func (b *killedBooks) RefundLost(ctx context.Context, o ledger.LostRefund) (payment.Refund, error) {
+func (b *killedBooks) RefundLost(ctx context.Context, o model.LostRefund) (payment.Refund, error) {
 	_, err := b.Ledger.RefundLost(ctx, o)
 	b.refunds++
 	return payment.Refund{}, errors.Join(err, errKilled)

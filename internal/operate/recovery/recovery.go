@@ -16,6 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/base/turn"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -25,8 +26,8 @@ type Ledger interface {
 	Deployment(ctx context.Context) (ledger.Deployment, error)
 	Shard(ctx context.Context, shard int) (ledger.ShardState, error)
 	SetShard(ctx context.Context, shard int, from int64, to ledger.ShardState) error
-	AcceptLoss(ctx context.Context, from int64, token string, decision ledger.AcceptedLoss) error
-	AcceptedLosses(ctx context.Context, limit int) ([]ledger.AcceptedLoss, error)
+	AcceptLoss(ctx context.Context, from int64, token string, decision model.AcceptedLoss) error
+	AcceptedLosses(ctx context.Context, limit int) ([]model.AcceptedLoss, error)
 	HighestSeq(ctx context.Context, shard int) (int64, error)
 	HighestSeqIn(ctx context.Context, shard int, seqs stream.SeqRange, before int64) (int64, error)
 	EventsIn(ctx context.Context, shard int, seqs stream.SeqRange) (ledger.Events, error)
@@ -287,13 +288,13 @@ func (r *Recoverer) accept(ctx context.Context, v *ShardReport, by stream.Decisi
 		return err
 	}
 	now.evidence = store.AnyEvidence
-	return r.open(ctx, now, &ledger.AcceptedLoss{Shard: v.Shard, Decision: by, Lost: now.String()})
+	return r.open(ctx, now, &model.AcceptedLoss{Shard: v.Shard, Decision: by, Lost: now.String()})
 }
 
 const maxAccepted = 100
 
 // Accepted returns the latest losses that people have accepted, newest first. Without the ledger it returns none.
-func (r *Recoverer) Accepted(ctx context.Context) ([]ledger.AcceptedLoss, error) {
+func (r *Recoverer) Accepted(ctx context.Context) ([]model.AcceptedLoss, error) {
 	if r.cfg.Ledger == nil {
 		return nil, nil
 	}
@@ -302,7 +303,7 @@ func (r *Recoverer) Accepted(ctx context.Context) ([]ledger.AcceptedLoss, error)
 
 // open opens the shard. It raises the epoch in the ledger first, so that no two openings get the same epoch even if
 // Redis loses one. decision is nil if no person has accepted a loss.
-func (r *Recoverer) open(ctx context.Context, v *ShardReport, decision *ledger.AcceptedLoss) error {
+func (r *Recoverer) open(ctx context.Context, v *ShardReport, decision *model.AcceptedLoss) error {
 	has, err := r.cfg.Ledger.Deployment(ctx)
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -121,7 +122,7 @@ func TestFlushAll(t *testing.T) {
 	words, err := w.rec.Accepted(t.Context())
 	require.NoError(t, err)
 	require.Len(t, words, 1)
-	require.Equal(t, ledger.AcceptedLoss{Epoch: 2, Decision: by("ann", "the disk is gone"), Lost: reports[0].String(),
+	require.Equal(t, model.AcceptedLoss{Epoch: 2, Decision: by("ann", "the disk is gone"), Lost: reports[0].String(),
 		At: words[0].At}, words[0])
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)),
 		"the outcome is not unknown_campaign")

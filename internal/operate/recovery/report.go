@@ -5,51 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
-
-// Counts counts the grants that a restore put back, by the first source that knew them. It also counts the events that
-// no source knew, and the packets withheld for these events.
-type Counts struct {
-	Ledger    int   `json:"ledger"`
-	Topic     int   `json:"topic"`
-	Witnesses int   `json:"witnesses"`
-	Unknown   int64 `json:"nobody"`
-	// Silent reports whether a silent process may have reported grants that no source knows. Withheld counts the
-	// packets that are withheld for these grants, or will be once a lost top-up is dealt again.
-	Silent   bool  `json:"silent,omitempty"`
-	Withheld int64 `json:"withheld,omitempty"`
-	// Margin is the number of packets of each campaign that this opening withheld in addition to those for known and
-	// unknown events.
-	Margin int64 `json:"margin,omitempty"`
-	// First and Last are the first and the last seq that Redis lost. They are 0 if no loss is known.
-	First int64 `json:"first_seq"`
-	Last  int64 `json:"last_seq"`
-	// Planned is true if the note was written before the shard was open.
-	Planned bool `json:"planned,omitempty"`
-	// Next is the first seq after the opening. It is 0 until the opening begins.
-	Next int64 `json:"next_seq,omitempty"`
-	Took Steps `json:"took"`
-}
-
-// opened reports whether the shard may have been opened. A recoverer may have died between the last note and the
-// opening.
-func (c *Counts) opened() bool { return c.Next > 0 }
-
-// changed reports whether the opening put back or withheld something.
-func (c *Counts) changed() bool { return c.First > 0 || c.Margin > 0 }
-
-// Restored is an opening that restored what Redis had lost.
-type Restored struct {
-	Shard int       `json:"shard"`
-	Epoch int64     `json:"epoch"`
-	At    time.Time `json:"at"`
-	Counts
-}
 
 // latest is how many openings of a shard Restored looks at. A restore needs all notes: Redis can come back from a file
 // of before any of them.
@@ -57,7 +18,7 @@ const latest = 100
 
 // Restored returns the latest openings that restored or withheld something, by shard, newest first. Without the ledger
 // it returns none.
-func (r *Recoverer) Restored(ctx context.Context) (list []Restored, err error) {
+func (r *Recoverer) Restored(ctx context.Context) (list []model.Restored, err error) {
 	if r.cfg.Ledger == nil {
 		return nil, nil
 	}
@@ -71,7 +32,7 @@ func (r *Recoverer) Restored(ctx context.Context) (list []Restored, err error) {
 			return nil, err
 		}
 		for i := range noted[:min(len(noted), latest)] {
-			if noted[i].changed() && (!noted[i].Planned || noted[i].Epoch == head.Epoch) {
+			if noted[i].Changed() && (!noted[i].Planned || noted[i].Epoch == head.Epoch) {
 				list = append(list, noted[i])
 			}
 		}
@@ -81,7 +42,7 @@ func (r *Recoverer) Restored(ctx context.Context) (list []Restored, err error) {
 
 // noted returns the ledger's notes of a shard's openings, newest first. It includes restores that were planned and not
 // completed. An opening that restored nothing has only Next.
-func (r *Recoverer) noted(ctx context.Context, shard int) (list []Restored, err error) {
+func (r *Recoverer) noted(ctx context.Context, shard int) (list []model.Restored, err error) {
 	fences, err := r.cfg.Ledger.Fences(ctx, shard)
 	if err != nil {
 		return nil, err
@@ -90,8 +51,8 @@ func (r *Recoverer) noted(ctx context.Context, shard int) (list []Restored, err 
 		if f.Note == "" {
 			continue
 		}
-		one := Restored{Shard: f.Shard, Epoch: f.Epoch, At: f.Opened}
-		if err := json.Unmarshal([]byte(f.Note), &one.Counts); err != nil {
+		one := model.Restored{Shard: f.Shard, Epoch: f.Epoch, At: f.Opened}
+		if err := json.Unmarshal([]byte(f.Note), &one.RestoreCounts); err != nil {
 			return nil, fmt.Errorf("the ledger's note of epoch %d of shard %d: %w", f.Epoch, shard, err)
 		}
 		list = append(list, one)
@@ -102,7 +63,7 @@ func (r *Recoverer) noted(ctx context.Context, shard int) (list []Restored, err 
 // noteText is the text of the ledger's note of an attempt. The first note has only the latest event that a process had
 // seen when the attempt began: Redis may lose that while the process dies.
 type noteText struct {
-	*Counts
+	*model.RestoreCounts
 	SeenIn int64 `json:"seen_epoch,omitempty"`
 	Seen   int64 `json:"seen_seq,omitempty"`
 }
@@ -141,7 +102,7 @@ func (r *Recoverer) askFences(ctx context.Context, v *ShardReport) error {
 }
 
 // logOpening logs what an opening restored and withheld. done is nil if it was nothing. f is nil if nobody was asked.
-func (r *Recoverer) logOpening(v *ShardReport, f *facts, done *Counts) {
+func (r *Recoverer) logOpening(v *ShardReport, f *facts, done *model.RestoreCounts) {
 	fields := []zap.Field{zap.Int("shard", v.Shard), zap.Int64("epoch", v.opened), zap.Int64("seq", v.Redis),
 		zap.Duration("frozen for", v.For), zap.Bool("every process has reported", f != nil && f.complete)}
 	if f != nil {

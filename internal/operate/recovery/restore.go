@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -17,8 +18,8 @@ import (
 // restore puts back what Redis has lost, and withholds what a silent process may have reported. If only a person can
 // decide, it returns why, and has changed nothing, except when Redis refused to put a grant back. lost reports whether
 // a loss is known. begun has the plan that an earlier recoverer noted for this attempt; nil if there is none.
-func (r *Recoverer) restore(ctx context.Context, v *ShardReport, f *facts, lost bool, begun *Counts) (
-	done *Counts, why string, err error) {
+func (r *Recoverer) restore(ctx context.Context, v *ShardReport, f *facts, lost bool, begun *model.RestoreCounts) (
+	done *model.RestoreCounts, why string, err error) {
 	var kept []restore.Known
 	if lost {
 		if kept, why, err = r.judge(ctx, v, f); err != nil || why != "" {
@@ -55,9 +56,10 @@ func (r *Recoverer) restore(ctx context.Context, v *ShardReport, f *facts, lost 
 
 // putBack withholds packets and puts back grants, in an order that another recoverer can continue. If Redis refuses a
 // grant, it returns why a person has to decide.
-func (r *Recoverer) putBack(ctx context.Context, v *ShardReport, f *facts, kept []restore.Known, done *Counts) (
+func (r *Recoverer) putBack(ctx context.Context, v *ShardReport, f *facts, kept []restore.Known,
+	done *model.RestoreCounts) (
 	why string, err error) {
-	if done.changed() { // noted before any change
+	if done.Changed() { // noted before any change
 		if err := r.note(ctx, v, done); err != nil {
 			return "", err
 		}
@@ -91,8 +93,8 @@ func (r *Recoverer) putBack(ctx context.Context, v *ShardReport, f *facts, kept 
 }
 
 // planned counts what a restore puts back. It includes what an earlier recoverer has put back in this attempt.
-func planned(v *ShardReport, f *facts, begun *Counts) *Counts {
-	done := &Counts{First: v.Redis + 1, Last: v.Known(), Silent: v.guarded, Planned: true}
+func planned(v *ShardReport, f *facts, begun *model.RestoreCounts) *model.RestoreCounts {
+	done := &model.RestoreCounts{First: v.Redis + 1, Last: v.Known(), Silent: v.guarded, Planned: true}
 	if begun != nil {
 		done.Silent, done.Margin = begun.Silent || v.guarded, begun.Margin
 		if begun.First > 0 {
@@ -199,7 +201,8 @@ func (r *Recoverer) keepTopic(ctx context.Context, v *ShardReport) error {
 
 // lost reports whether something must be put back. begun has the plan that an earlier recoverer noted for this attempt.
 // why is not empty if only a person can decide.
-func (r *Recoverer) lost(ctx context.Context, v *ShardReport, f *facts) (lost bool, begun *Counts, why string, err error) {
+func (r *Recoverer) lost(ctx context.Context, v *ShardReport, f *facts) (lost bool, begun *model.RestoreCounts,
+	why string, err error) {
 	if f == nil {
 		return v.Lost(), nil, "", nil
 	}
@@ -208,7 +211,7 @@ func (r *Recoverer) lost(ctx context.Context, v *ShardReport, f *facts) (lost bo
 	}
 	for i := range v.noted {
 		if n := &v.noted[i]; n.Epoch == f.attempt.Epoch && (n.First > 0 || n.Silent) {
-			begun = &n.Counts
+			begun = &n.RestoreCounts
 		}
 	}
 	if v.Lost() || begun != nil && begun.First > 0 {
@@ -249,7 +252,7 @@ func (r *Recoverer) restoreAndOpen(ctx context.Context, v *ShardReport, f *facts
 			return "", store.ErrAttemptOver
 		}
 	}
-	var done *Counts
+	var done *model.RestoreCounts
 	lost, begun, why, err := r.lost(ctx, v, f)
 	if err != nil || why != "" {
 		return why, err
@@ -271,13 +274,13 @@ func (r *Recoverer) restoreAndOpen(ctx context.Context, v *ShardReport, f *facts
 		}
 		f.lap(&f.steps.Marks)
 	}
-	v.counts = cmp.Or(done, &Counts{})
+	v.counts = cmp.Or(done, &model.RestoreCounts{})
 	if err := r.open(ctx, v, nil); err != nil {
 		return "", err
 	}
 	r.shards[v.Shard].facts = nil
 	r.logOpening(v, f, done)
-	if done == nil || !done.changed() {
+	if done == nil || !done.Changed() {
 		return "", nil
 	}
 	done.Took, done.Planned = f.steps, false

@@ -17,6 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -124,12 +125,13 @@ func TestLostGrantsAreRestored(t *testing.T) {
 	fences, err := w.ledger.Fences(t.Context(), 0)
 	require.NoError(t, err)
 	require.Len(t, fences, 1)
-	require.Equal(t, recovery.Counts{Witnesses: 70, First: 61, Last: 130}, counts(t, fences[0].Note))
+	require.Equal(t, model.RestoreCounts{Witnesses: 70, First: 61, Last: 130}, counts(t, fences[0].Note))
 	list, err := w.rec.Restored(t.Context())
 	require.NoError(t, err)
-	list[0].Took, list[0].Next = recovery.Steps{}, 0
-	require.Equal(t, []recovery.Restored{{Epoch: 2, At: fences[0].Opened, Counts: recovery.Counts{Witnesses: 70, First: 61,
-		Last: 130}}}, list)
+	list[0].Took, list[0].Next = model.OpeningSteps{}, 0
+	require.Equal(t, []model.Restored{{Epoch: 2, At: fences[0].Opened, RestoreCounts: model.RestoreCounts{Witnesses: 70,
+		First: 61,
+		Last:  130}}}, list)
 	closed, err := w.shard().Close(t.Context(), id, true, 0)
 	require.NoError(t, err)
 	require.EqualValues(t, 150, closed.Close.Granted)
@@ -187,12 +189,12 @@ func TestSkippedSeqsAreNoLoss(t *testing.T) {
 
 // counts decodes the note of an opening. It requires that the note has the time that the recoverer waited for
 // witnesses.
-func counts(t *testing.T, note string) (c recovery.Counts) {
+func counts(t *testing.T, note string) (c model.RestoreCounts) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal([]byte(note), &c))
 	require.GreaterOrEqual(t, c.Took.Witnesses, int64(200))
 	require.Greater(t, c.Next, c.Last)
-	c.Took, c.Next = recovery.Steps{}, 0
+	c.Took, c.Next = model.OpeningSteps{}, 0
 	return c
 }
 
@@ -218,7 +220,7 @@ func TestGrantsOfTheLedgerAndTheTopicAreRestored(t *testing.T) {
 	require.EqualValues(t, 40, w.settles(t))
 	fences, err := w.ledger.Fences(t.Context(), 0)
 	require.NoError(t, err)
-	require.Equal(t, recovery.Counts{Ledger: 20, Topic: 10, First: 11, Last: 40}, counts(t, fences[0].Note))
+	require.Equal(t, model.RestoreCounts{Ledger: 20, Topic: 10, First: 11, Last: 40}, counts(t, fences[0].Note))
 	for _, g := range lost[15:] { // the topic has these grants
 		done, err := w.rdb.GetBit(t.Context(), w.shard().Keys.Done("kafka", 0), g.Seq).Result()
 		require.NoError(t, err)
@@ -267,7 +269,7 @@ func TestPacketsThatNobodyWasToldOfAreDealtAgain(t *testing.T) {
 	w.restores(t, w.patient(), first, second)
 	fences, err := w.ledger.Fences(t.Context(), 0)
 	require.NoError(t, err)
-	require.Equal(t, recovery.Counts{Witnesses: 10, Unknown: 7, First: 11, Last: 27}, counts(t, fences[0].Note))
+	require.Equal(t, model.RestoreCounts{Witnesses: 10, Unknown: 7, First: 11, Last: 27}, counts(t, fences[0].Note))
 	var again []int64
 	for _, r := range p.wins(t, 7) {
 		again = append(again, r.Packet)

@@ -23,6 +23,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
@@ -236,7 +237,7 @@ func (w *world) settler(t *testing.T) *ledger.Settler {
 		Source: w.ledger.Plan})
 	require.NoError(t, err)
 	settler, err := ledger.NewSettler(ledger.SettlerConfig{
-		Ledger: w.ledger, Plan: plans, Log: zap.NewNop(), OnQuarantine: func(ledger.Quarantined) error { return nil },
+		Ledger: w.ledger, Plan: plans, Log: zap.NewNop(), OnQuarantine: func(model.Quarantined) error { return nil },
 	})
 	require.NoError(t, err)
 	return settler

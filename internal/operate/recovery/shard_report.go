@@ -10,6 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -49,16 +50,16 @@ type ShardReport struct {
 	ended  map[string]*store.LostCampaign // refunded campaigns that Redis has lost, or removed after their grace
 	broken []string                       // why campaigns stay in doubt even if all lost events are restored
 
-	attempt store.Attempt // the attempt that restores the shard; zero if there is none
-	noted   []Restored    // the ledger's notes of the shard's openings, newest first
+	attempt store.Attempt    // the attempt that restores the shard; zero if there is none
+	noted   []model.Restored // the ledger's notes of the shard's openings, newest first
 	// guarded reports whether a silent process may have reported grants that no source knows, so that packets are
 	// withheld.
 	guarded bool
 	// withheld has the packets that restores have withheld, by campaign.
 	withheld map[string]map[int64]bool
-	counts   *Counts // what the attempt has restored
-	restored int64   // the last seq in Redis after the restore
-	opened   int64   // the epoch of the opening
+	counts   *model.RestoreCounts // what the attempt has restored
+	restored int64                // the last seq in Redis after the restore
+	opened   int64                // the epoch of the opening
 	// evidence is the number of witness reports that were judged. If Redis has more reports at the opening, the shard
 	// does not open.
 	evidence int64
@@ -205,7 +206,7 @@ func (r *Recoverer) askCampaigns(ctx context.Context, v *ShardReport) error {
 		if err != nil {
 			return err
 		}
-		if !r.cfg.Store.Has(c.Spec.ID, c.Spec.Places(), v.Shard) || c.State == ledger.StateRefunded && !v.lostEvents() {
+		if !r.cfg.Store.Has(c.Spec.ID, c.Spec.Places(), v.Shard) || c.State == model.MoneyRefunded && !v.lostEvents() {
 			continue // a refunded campaign grants nothing more, and Redis has its close
 		}
 		if err := r.askCampaign(ctx, v, c); err != nil {
@@ -232,7 +233,7 @@ func (r *Recoverer) askCampaign(ctx context.Context, v *ShardReport, c *ledger.S
 		begun := !time.Now().Add(stream.ClockSkew).Before(c.Spec.From)
 		h := here{dealt: max(dealt, 1), limit: c.Spec.UserHold(), places: c.Spec.Places(), began: later(c.Spec.From, c.Created),
 			grants: begun && (state == store.StateOpen || state == store.StatePaused)}
-		if c.Packets > c.Spec.Packets && c.State != ledger.StateRefunded {
+		if c.Packets > c.Spec.Packets && c.State != model.MoneyRefunded {
 			h.added = c.Packets
 		}
 		v.here[id] = h
@@ -246,7 +247,7 @@ func (r *Recoverer) askCampaign(ctx context.Context, v *ShardReport, c *ledger.S
 	case why != "":
 		v.Campaigns = append(v.Campaigns, Doubt{Campaign: id, Missing: missing, Why: why, places: c.Spec.Places()})
 		return nil
-	case c.State == ledger.StateRefunded:
+	case c.State == model.MoneyRefunded:
 		if missing && time.Since(c.Closing) < endedFor {
 			v.ended[id] = ended(c)
 		}
@@ -266,7 +267,7 @@ func (r *Recoverer) askCampaign(ctx context.Context, v *ShardReport, c *ledger.S
 // campaign is an exception, because it leaves its places one by one. A shard that is down is skipped: a load asks every
 // place again before it deals packets.
 func (r *Recoverer) elsewhere(ctx context.Context, v *ShardReport, c *ledger.StoredCampaign) (string, error) {
-	if c.Spec.Places() == 1 || c.State == ledger.StateRefunded {
+	if c.Spec.Places() == 1 || c.State == model.MoneyRefunded {
 		return "", nil
 	}
 	for _, k := range r.cfg.Store.Places(c.Spec.ID, c.Spec.Places()) {
@@ -296,7 +297,7 @@ func (r *Recoverer) askEvents(ctx context.Context, v *ShardReport) (err error) {
 // doubt returns why a campaign can't continue with its state in Redis; empty if it can.
 func (v *ShardReport) doubt(c *ledger.StoredCampaign, state string) string {
 	ahead := v.events.Campaigns[c.Spec.ID]
-	refunded := c.State == ledger.StateRefunded
+	refunded := c.State == model.MoneyRefunded
 	begun := !time.Now().Add(stream.ClockSkew).Before(c.Spec.From)
 	switch {
 	case state == "" && refunded:

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 )
 
@@ -129,9 +130,9 @@ func unknown(spans []restore.Span) (n int64) {
 }
 
 // lostNotes returns the ledger's notes of openings that Redis may have had and has lost, oldest first.
-func (v *ShardReport) lostNotes() (lost []*Restored) {
+func (v *ShardReport) lostNotes() (lost []*model.Restored) {
 	for i := range v.noted {
-		if n := &v.noted[i]; n.Epoch > v.Opening && n.Epoch != v.attempt.Epoch && n.opened() {
+		if n := &v.noted[i]; n.Epoch > v.Opening && n.Epoch != v.attempt.Epoch && n.Opened() {
 			lost = append(lost, n)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -200,7 +201,7 @@ func (r *Recoverer) countWithheld(ctx context.Context, v *ShardReport) (n int64,
 }
 
 // note writes the counts of a restore into the ledger's row of the attempt.
-func (r *Recoverer) note(ctx context.Context, v *ShardReport, done *Counts) error {
+func (r *Recoverer) note(ctx context.Context, v *ShardReport, done *model.RestoreCounts) error {
 	return r.writeNote(ctx, v.Shard, v.attempt.Epoch, noteText{done, v.SeenIn, v.Seen})
 }
 

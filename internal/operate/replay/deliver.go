@@ -8,7 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -26,9 +26,9 @@ func (w *run) part(ctx context.Context, shard int, p *part) error {
 			return err
 		}
 	}
-	w.note(func(r *Report) {
+	w.note(func(r *model.ReplayReport) {
 		r.Looked += p.events
-		r.add(&p.read)
+		r.ReplayCounts.Add(&p.read)
 		r.SameSeq += int64(len(p.left))
 	})
 	if w.opts.Dead != "" {
@@ -53,7 +53,7 @@ func (w *run) noteNext(ctx context.Context, shard int, next int64) error {
 	return w.at(shard).Replayed(context.WithoutCancel(ctx), w.Name, next)
 }
 
-func (w *run) note(change func(*Report)) {
+func (w *run) note(change func(*model.ReplayReport)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	change(&w.report)
@@ -93,7 +93,7 @@ func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) erro
 	if err != nil {
 		return err
 	}
-	w.note(func(r *Report) {
+	w.note(func(r *model.ReplayReport) {
 		r.Matched += int64(len(grants))
 		r.Before += int64(len(grants) - len(left))
 		if w.opts.DryRun {
@@ -114,7 +114,7 @@ func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) erro
 					had++
 				}
 			}
-			w.note(func(r *Report) {
+			w.note(func(r *model.ReplayReport) {
 				r.There += had
 				r.Delivered += int64(len(grants)) - had
 			})
@@ -122,7 +122,7 @@ func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) erro
 		},
 		Refused: func(g *hongbao.Grant, err error) {
 			w.shard[shard].failed = true
-			w.note(func(r *Report) { r.Refusals.Add("", g, err) })
+			w.note(func(r *model.ReplayReport) { r.Refusals.Add("", g, err) })
 		},
 	})
 }
@@ -190,7 +190,7 @@ func (w *run) mark(ctx context.Context, k *store.Shard, bits string, grants []ho
 // eachLetter calls fn with the grants of the dead letters of opts.Dead. It leaves out grants above the last seq that
 // the replay covers.
 func (w *run) eachLetter(ctx context.Context, shard int, fn func(*part) error) error {
-	return w.letters.Each(ctx, w.opts.Dead, shard, "", func(page []deadletter.Letter) error {
+	return w.letters.Each(ctx, w.opts.Dead, shard, "", func(page []model.Letter) error {
 		p := &part{events: int64(len(page))}
 		for i := range page {
 			switch g := page[i].Grant; {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter/deadlettertest"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -41,7 +42,7 @@ func TestForgedEntriesAreNotReplayed(t *testing.T) {
 	for _, g := range w.Target.Got {
 		require.Equal(t, deadlettertest.Grant(g.Shard, g.Seq), g, "no forged grant is delivered")
 	}
-	require.Equal(t, replay.Counts{FromStream: 120, Forged: 5}, report.Counts)
+	require.Equal(t, model.ReplayCounts{FromStream: 120, Forged: 5}, report.ReplayCounts)
 	require.Equal(t, int64(120), report.Looked)
 	require.True(t, report.Finished)
 	var text strings.Builder
@@ -79,7 +80,8 @@ func TestRealEntriesAreNotForged(t *testing.T) {
 		return nil
 	}
 	report := w.run(t, cfg, replay.Options{})
-	require.Equal(t, replay.Counts{FromStream: 200}, report.Counts, "only grants from before the replay are covered")
+	require.Equal(t, model.ReplayCounts{FromStream: 200}, report.ReplayCounts,
+		"only grants from before the replay are covered")
 	again := w.run(t, w.config("again"), replay.Options{})
-	require.Equal(t, replay.Counts{FromStream: 400}, again.Counts)
+	require.Equal(t, model.ReplayCounts{FromStream: 400}, again.ReplayCounts)
 }

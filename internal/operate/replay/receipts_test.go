@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter/deadlettertest"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
@@ -85,7 +86,7 @@ func TestReceiptsAfterLedger(t *testing.T) {
 	lost := []int64{13, 14, 15, 21} // finished, two dead letters, and one without a receipt
 	require.Equal(t, w.events(func(g *hongbao.Grant) bool { return g.Shard == 1 || !slices.Contains(lost, g.Seq) }),
 		w.Target.Copies)
-	require.Equal(t, replay.Counts{FromStream: 52, FromReceipts: 4, NotFound: 4}, report.Counts)
+	require.Equal(t, model.ReplayCounts{FromStream: 52, FromReceipts: 4, NotFound: 4}, report.ReplayCounts)
 	for i := range w.Target.Got {
 		g := &w.Target.Got[i]
 		require.Equal(t, deadlettertest.Grant(g.Shard, g.Seq), *g, "the grant is the same as in the receipt")
@@ -143,6 +144,7 @@ func TestSkippedSeqsAreNotMissing(t *testing.T) {
 	shard := 0
 	report := w.run(t, w.config("copy"), replay.Options{Filter: replay.Filter{Shard: &shard}})
 	require.True(t, report.Finished)
-	require.Equal(t, replay.Counts{FromStream: 1, FromLedger: 20, NotFound: 6}, report.Counts, "65 to 70 are missing")
+	require.Equal(t, model.ReplayCounts{FromStream: 1, FromLedger: 20, NotFound: 6}, report.ReplayCounts,
+		"65 to 70 are missing")
 	require.Equal(t, []int64{131, 131}, []int64{report.Events, report.Looked})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -52,7 +53,7 @@ type Config struct {
 	// Parallel is the number of shards that are processed concurrently, 1 to 64.
 	Parallel int
 	// Progress, if not nil, is called after each step, never concurrently. It must return quickly.
-	Progress func(*Report)
+	Progress func(*model.ReplayReport)
 }
 
 // DoneSink returns the sink name under which a replay keeps its done bits and claims.
@@ -116,7 +117,7 @@ type Covers struct {
 // Run processes everything that the replay covers. It stops earlier if ctx ends or it can't continue. It returns a
 // report unless the options are invalid or the run can't begin. Run returns no error for grants that could not be
 // delivered; they are in the report.
-func (r *Replay) Run(ctx context.Context, opts Options) (*Report, error) {
+func (r *Replay) Run(ctx context.Context, opts Options) (*model.ReplayReport, error) {
 	err := opts.Filter.check(r.cfg.Store.Len())
 	if e := hongbao.CheckCampaignID(opts.Dead); opts.Dead != "" && e != nil {
 		err = errors.Join(err, fmt.Errorf("dead letters of %.80q: %w", opts.Dead, e))
@@ -129,9 +130,9 @@ func (r *Replay) Run(ctx context.Context, opts Options) (*Report, error) {
 		source: source{store: r.cfg.Store, ledger: r.cfg.Ledger, page: max(r.cfg.BatchGrants, 1_000),
 			receipts: newReceipts(&r.cfg), lost: r.cfg.DoneSink == DoneSink(r.cfg.Name)},
 		shard: make([]shardRun, r.cfg.Store.Len()),
-		report: Report{
+		report: model.ReplayReport{
 			Name: r.cfg.Name, Target: r.cfg.Target, DryRun: opts.DryRun, Started: time.Now(),
-			Last: make([]int64, r.cfg.Store.Len()), Refusals: delivery.Refusals{Failures: []delivery.Failure{}},
+			Last: make([]int64, r.cfg.Store.Len()), Refusals: model.Refusals{Failures: []model.Failure{}},
 		},
 	}
 	w.source.wants, w.source.twins = w.wants, w.source.lost && r.cfg.Ledger != nil && !r.cfg.Settles
@@ -159,7 +160,7 @@ type run struct {
 	shard []shardRun
 
 	mu     sync.Mutex
-	report Report
+	report model.ReplayReport
 }
 
 // shardRun is the progress of a run on one shard. One goroutine uses it.

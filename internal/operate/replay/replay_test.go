@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter/deadlettertest"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
@@ -28,7 +29,7 @@ func TestStreamThenLedger(t *testing.T) {
 	report := w.run(t, w.config("copy"), replay.Options{})
 	require.True(t, report.Finished)
 	require.Equal(t, w.events(all), w.Target.Copies)
-	require.Equal(t, replay.Counts{FromStream: 200, FromLedger: 400}, report.Counts)
+	require.Equal(t, model.ReplayCounts{FromStream: 200, FromLedger: 400}, report.ReplayCounts)
 	require.Equal(t, int64(600), report.Events)
 	require.Equal(t, int64(600), report.Looked)
 	var last [deadlettertest.Shards]int64
@@ -82,7 +83,7 @@ func TestGapsAreTold(t *testing.T) {
 	report := w.run(t, w.config("copy"), replay.Options{})
 	want := w.events(func(g *hongbao.Grant) bool { return g.EventID() != "0-10" })
 	require.Equal(t, want, w.Target.Copies)
-	require.Equal(t, replay.Counts{FromStream: 98, FromLedger: 1, NotFound: 1, Unreadable: 1}, report.Counts)
+	require.Equal(t, model.ReplayCounts{FromStream: 98, FromLedger: 1, NotFound: 1, Unreadable: 1}, report.ReplayCounts)
 
 	require.NoError(t, w.Redis.XAdd(t.Context(), newEntry(k, "4", "new words")).Err())
 	require.NoError(t, w.Redis.HSet(t.Context(), k.Keys.Meta(), "seq", 60).Err())

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter/deadlettertest"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 )
@@ -126,7 +127,7 @@ func TestTellsDeliveredFromWhatWasThere(t *testing.T) {
 	cfg.Settles = true
 	dry := w.run(t, cfg, replay.Options{DryRun: true})
 	wet := w.run(t, cfg, replay.Options{})
-	for _, r := range []*replay.Report{dry, wet} {
+	for _, r := range []*model.ReplayReport{dry, wet} {
 		require.EqualValues(t, 200, r.Matched)
 		require.EqualValues(t, 169, r.There)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter/deadlettertest"
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
@@ -48,7 +49,7 @@ func (w *world) config(name string) replay.Config {
 	}
 }
 
-func (w *world) run(t *testing.T, cfg replay.Config, opts replay.Options) *replay.Report {
+func (w *world) run(t *testing.T, cfg replay.Config, opts replay.Options) *model.ReplayReport {
 	t.Helper()
 	r, err := replay.New(cfg)
 	require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -27,7 +28,7 @@ type part struct {
 	twins  []hongbao.Grant
 	left   []hongbao.Grant // selected grants that are left out, because one of grants or twins has the same seq
 	events int64           // number of seqs in the range, with or without a grant
-	read   Counts
+	read   model.ReplayCounts
 }
 
 // source reads a shard's grants from the stream. It reads missing ones from the ledger, and those that the ledger lacks
@@ -64,7 +65,7 @@ func (s *source) each(ctx context.Context, shard int, seqs stream.SeqRange, fn f
 			return s.fill(ctx, shard, stream.SeqRange{First: next, Last: seqs.Last}, fn)
 		}
 		from = "(" + raw[len(raw)-1].ID
-		var read Counts // the seqs of a forged entry are read like those of a gap
+		var read model.ReplayCounts // the seqs of a forged entry are read like those of a gap
 		var entries []stream.Entry
 		if entries, read.Unreadable, read.Forged, err = k.Decode(ctx, raw); err != nil {
 			return err
@@ -82,11 +83,11 @@ func (s *source) each(ctx context.Context, shard int, seqs stream.SeqRange, fn f
 
 // entries calls fn with the events of the entries in the range, and fills the gaps before and between them. It returns
 // the seq after the last entry.
-func (s *source) entries(ctx context.Context, entries []stream.Entry, read Counts, seqs stream.SeqRange,
+func (s *source) entries(ctx context.Context, entries []stream.Entry, read model.ReplayCounts, seqs stream.SeqRange,
 	fn func(*part) error) (int64, error) {
 	p := &part{read: read}
 	flush := func() error {
-		if p.events == 0 && p.read == (Counts{}) {
+		if p.events == 0 && p.read == (model.ReplayCounts{}) {
 			return nil
 		}
 		full := p

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/ops/losses"
@@ -26,8 +26,8 @@ import (
 // Seal seals the campaigns that the report marks as sealable, finishes unfinished seals, and then stores where the next
 // audit begins to read the topic. It does nothing if the audit found a difference. If a campaign can't be sealed, Seal
 // goes on with the next one, returns the errors, and leaves the topic's bases: they need every seal.
-func (a Books) Seal(ctx context.Context, r *audit.Report) error {
-	if r.Verdict != audit.Agrees {
+func (a Books) Seal(ctx context.Context, r *model.AuditReport) error {
+	if r.Verdict != model.Agrees {
 		return nil
 	}
 	var errs []error
@@ -62,7 +62,7 @@ type AuditOrder struct {
 }
 
 // AuditAndSeal audits, and seals if the order says so. After a failure to seal it returns the report and the error.
-func (a Books) AuditAndSeal(ctx context.Context, o *AuditOrder) (*audit.Report, error) {
+func (a Books) AuditAndSeal(ctx context.Context, o *AuditOrder) (*model.AuditReport, error) {
 	report, err := a.Audit(ctx, o.Options)
 	if err == nil && o.Seal {
 		err = a.Seal(ctx, report)
@@ -71,7 +71,7 @@ func (a Books) AuditAndSeal(ctx context.Context, o *AuditOrder) (*audit.Report, 
 }
 
 // AuditRunsError says that a server of the deployment runs an audit already.
-type AuditRunsError struct{ store.RunningAudit }
+type AuditRunsError struct{ model.RunningAudit }
 
 func (e *AuditRunsError) Error() string {
 	return fmt.Sprintf("another audit is running (since %s, started by %s); one runs at a time. Try again when it has ended. "+
@@ -81,7 +81,7 @@ func (e *AuditRunsError) Error() string {
 // AuditAlone is AuditAndSeal for servers. An audit reads all data, so the servers of a deployment run one at a time: if
 // there is one already, AuditAlone returns an AuditRunsError. The journal records the audit. The command has its own
 // process and asks for no lock: it may have a user of Redis that only reads.
-func (a Books) AuditAlone(ctx context.Context, o *AuditOrder) (report *audit.Report, err error) {
+func (a Books) AuditAlone(ctx context.Context, o *AuditOrder) (report *model.AuditReport, err error) {
 	locks, err := a.app.Locks()
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (a Books) AuditAlone(ctx context.Context, o *AuditOrder) (report *audit.Rep
 			return hongbao.Errorf(hongbao.ClassConflict, "%w", &AuditRunsError{last})
 		}
 		e := app.About(ctx, access.RunAudit, "")
-		running := store.RunningAudit{Since: e.Time, By: e.Who, Request: o.Request}
+		running := model.RunningAudit{Since: e.Time, By: e.Who, Request: o.Request}
 		if err := a.app.Store().SetAuditing(ctx, running); err != nil { // Redis is full, for example
 			a.app.Log().Warn("a request for a second audit will not show who has started this one", zap.Error(err))
 		}
@@ -126,7 +126,7 @@ func (a Books) AuditAlone(ctx context.Context, o *AuditOrder) (report *audit.Rep
 const storedWithin = 10 * time.Second
 
 // details returns what the journal has about an audit.
-func (o *AuditOrder) details(r *audit.Report) map[string]any {
+func (o *AuditOrder) details(r *model.AuditReport) map[string]any {
 	details := map[string]any{"verdict": r.Verdict, "differences": len(r.Differences)}
 	if len(o.Campaigns) > 0 {
 		details["campaigns"] = o.Campaigns
@@ -155,18 +155,18 @@ func (a Books) LastAudit(ctx context.Context) (LastAudit, error) {
 	case err != nil || !found:
 		return LastAudit{Verdict: "none"}, err
 	case last.Differences > 0:
-		return LastAudit{string(audit.Differs), last.Started.UTC(), &last.Differences}, nil
+		return LastAudit{string(model.Differs), last.Started.UTC(), &last.Differences}, nil
 	}
-	return LastAudit{string(audit.Agrees), last.Started.UTC(), &last.Differences}, nil
+	return LastAudit{string(model.Agrees), last.Started.UTC(), &last.Differences}, nil
 }
 
 // Audit audits Redis, which must be open, and the sinks of the deployment.
-func (a Books) Audit(ctx context.Context, opts audit.Options) (*audit.Report, error) {
+func (a Books) Audit(ctx context.Context, opts audit.Options) (*model.AuditReport, error) {
 	cfg := audit.Config{Store: a.app.Store(), MaxListed: 100}
 	if a.app.Config.Ledger.DSN != "" {
 		cfg.Owed = deliveries.Of(a.app).Owed
 	}
-	var stored []ledger.TopicBase
+	var stored []model.TopicBase
 	if a.app.Has(configs.SinkBalance) {
 		plans, err := a.app.Plans()
 		if err != nil {
@@ -217,17 +217,11 @@ func (a Books) Audit(ctx context.Context, opts audit.Options) (*audit.Report, er
 	return report, nil
 }
 
-// Difference is a difference in the report of an audit.
-type Difference = audit.Difference
-
-// DifferenceKind is the kind of a difference.
-type DifferenceKind = audit.Kind
-
 // Acknowledge records that a person knows a difference. Until the given time audits show the difference but do not
 // count it.
-func (a Books) Acknowledge(ctx context.Context, d *Difference, until time.Time, by stream.Decision) (
-	out ledger.Acknowledgement, err error) {
-	if out, err = d.Acknowledge(); err != nil {
+func (a Books) Acknowledge(ctx context.Context, d *model.Difference, until time.Time, by stream.Decision) (
+	out model.Acknowledgement, err error) {
+	if out, err = audit.Acknowledge(d); err != nil {
 		return out, app.Usage("acknowledge a difference: %w", err)
 	}
 	out.Until, out.By, out.Why = until.UTC().Truncate(time.Millisecond), by.By, by.Why
@@ -240,7 +234,7 @@ func (a Books) Acknowledge(ctx context.Context, d *Difference, until time.Time, 
 }
 
 // keepVerdict stores the result of an audit of all campaigns, for the metrics and LastAudit. A failure to store it is only logged.
-func (a Books) keepVerdict(ctx context.Context, r *audit.Report) {
+func (a Books) keepVerdict(ctx context.Context, r *model.AuditReport) {
 	found := store.Audited{Started: r.Started, DeadLetters: r.Found[audit.DeadLetter]}
 	for _, n := range r.Found {
 		found.Differences += n
@@ -252,7 +246,7 @@ func (a Books) keepVerdict(ctx context.Context, r *audit.Report) {
 
 // validBases returns where the audit begins to read the topic; none if it must read the whole topic. If the log ends
 // earlier than when the bases were stored, or has another event at their last offset, the topic was created again.
-func (a Books) validBases(ctx context.Context, log *publish.Log, stored []ledger.TopicBase) ([]ledger.TopicBase, error) {
+func (a Books) validBases(ctx context.Context, log *publish.Log, stored []model.TopicBase) ([]model.TopicBase, error) {
 	if len(stored) != a.app.PublisherConfig().Partitions {
 		return nil, nil
 	}
@@ -282,7 +276,7 @@ func (a Books) validBases(ctx context.Context, log *publish.Log, stored []ledger
 type auditedTopic struct{ *publish.Log }
 
 // Each calls fn for each record of the topic, from the bases on.
-func (t auditedTopic) Each(ctx context.Context, bases []ledger.TopicBase,
+func (t auditedTopic) Each(ctx context.Context, bases []model.TopicBase,
 	fn func(partition int, offset int64, g hongbao.Grant) error) (audit.TopicScan, error) {
 	var from []int64
 	for _, b := range bases {

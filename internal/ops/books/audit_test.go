@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
-	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -35,10 +35,10 @@ func TestAuditAtAServerWhileRedisIsFull(t *testing.T) {
 	t.Parallel()
 	a := audited(t)
 	require.NoError(t, a.Redis().ConfigSet(t.Context(), "maxmemory", "1").Err())
-	require.Error(t, a.Store().SetAuditing(t.Context(), store.RunningAudit{}), "Redis is full")
+	require.Error(t, a.Store().SetAuditing(t.Context(), model.RunningAudit{}), "Redis is full")
 	report, err := Of(a).AuditAlone(t.Context(), &AuditOrder{})
 	require.NoError(t, err)
-	require.Equal(t, audit.Agrees, report.Verdict)
+	require.Equal(t, model.Agrees, report.Verdict)
 }
 
 // The server that ran an audit has not stored the answer yet. A repeat of the request at another server starts no second
@@ -88,8 +88,8 @@ func TestOneFailureDoesNotStopTheNextSeal(t *testing.T) {
 	}
 	_, err = books.Cancel(t.Context(), "over", []int{0})
 	require.NoError(t, err)
-	report := &audit.Report{Verdict: audit.Agrees}
-	report.Campaigns = []audit.CampaignReport{{Campaign: "open", Sealable: true}, {Campaign: "over", Sealable: true}}
+	report := &model.AuditReport{Verdict: model.Agrees}
+	report.Campaigns = []model.CampaignReport{{Campaign: "open", Sealable: true}, {Campaign: "over", Sealable: true}}
 	err = Of(lone(books)).Seal(t.Context(), report)
 	require.ErrorIs(t, err, ledger.ErrNotSealable)
 	require.False(t, report.Campaigns[0].Sealed)

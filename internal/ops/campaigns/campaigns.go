@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -117,7 +118,7 @@ func (a Campaigns) load(ctx context.Context, id string) (hongbao.Campaign, error
 	if err != nil {
 		return c.Spec, err
 	}
-	if c.State == ledger.StateRefunded { // a load would open the campaign again, and its grants would never be paid
+	if c.State == model.MoneyRefunded { // a load would open the campaign again, and its grants would never be paid
 		return c.Spec, hongbao.Errorf(hongbao.ClassPermanent,
 			"campaign %s was refunded or cancelled: it can't be loaded; create one with another id", id)
 	}
@@ -224,22 +225,22 @@ type Shown struct {
 
 // CampaignInLedger is the state of a campaign in the ledger.
 type CampaignInLedger struct {
-	State    ledger.CampaignState `json:"state" enum:"funded,refunded" doc:"'refunded' once the sponsor got the remaining money back, else 'funded'."`
-	Packets  int64                `json:"packets" doc:"Number of packets, including those of top-ups."`
-	Funded   hongbao.Amount       `json:"funded" doc:"Amount that the sponsor has paid in, including top-ups, in minor units."`
-	Granted  hongbao.Amount       `json:"granted" doc:"Amount that the ledger has booked for users, in minor units."`
-	Refunded hongbao.Amount       `json:"refunded" doc:"Amount that went back to the sponsor, in minor units."`
+	State    model.MoneyState `json:"state" enum:"funded,refunded" doc:"'refunded' once the sponsor got the remaining money back, else 'funded'."`
+	Packets  int64            `json:"packets" doc:"Number of packets, including those of top-ups."`
+	Funded   hongbao.Amount   `json:"funded" doc:"Amount that the sponsor has paid in, including top-ups, in minor units."`
+	Granted  hongbao.Amount   `json:"granted" doc:"Amount that the ledger has booked for users, in minor units."`
+	Refunded hongbao.Amount   `json:"refunded" doc:"Amount that went back to the sponsor, in minor units."`
 	// Codes is how many packets have a code. It equals Packets once the creation is complete.
 	Codes int64 `json:"codes,omitempty" doc:"Number of packets with a code. Once the creation is complete, every packet has one. Absent if the campaign has no codes."`
 }
 
 // Created is a campaign that is in the ledger.
 type Created struct {
-	Campaign string               `json:"campaign" doc:"The campaign's id."`
-	Created  bool                 `json:"created" doc:"True if this request created the campaign. False if the campaign existed before."`
-	State    ledger.CampaignState `json:"state" enum:"funded,refunded" doc:"State of the campaign in the ledger."`
-	Hash     string               `json:"plan_hash" doc:"Hash that commits to the specification and its secret seed. Publish it before the start."`
-	Next     string               `json:"next" doc:"What a person should do next, as a command."`
+	Campaign string           `json:"campaign" doc:"The campaign's id."`
+	Created  bool             `json:"created" doc:"True if this request created the campaign. False if the campaign existed before."`
+	State    model.MoneyState `json:"state" enum:"funded,refunded" doc:"State of the campaign in the ledger."`
+	Hash     string           `json:"plan_hash" doc:"Hash that commits to the specification and its secret seed. Publish it before the start."`
+	Next     string           `json:"next" doc:"What a person should do next, as a command."`
 }
 
 // Create funds a campaign, draws its seed, and stores its codes: the given codes, or codes drawn from its pattern. A
@@ -272,7 +273,7 @@ func (a Campaigns) CreateFunded(ctx context.Context, c hongbao.Campaign) (*Creat
 		return nil, err
 	}
 	out := &Created{c.ID, isNew, stored.State, stored.Hash, "hongbao campaign load " + c.ID}
-	if stored.State == ledger.StateRefunded {
+	if stored.State == model.MoneyRefunded {
 		out.Next = "the campaign was refunded: create another one with a new id"
 	}
 	return out, nil

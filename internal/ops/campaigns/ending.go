@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
@@ -247,7 +248,7 @@ func (a Campaigns) Cancel(ctx context.Context, id string) (out *Ending, err erro
 		if err != nil {
 			return err
 		}
-		if _, loaded, err := a.app.Store().Campaign(id).Status(ctx); err != nil || loaded && c.State != ledger.StateRefunded {
+		if _, loaded, err := a.app.Store().Campaign(id).Status(ctx); err != nil || loaded && c.State != model.MoneyRefunded {
 			return cmp.Or(err, ledger.LoadingBegun(id))
 		}
 		var in []int
@@ -265,7 +266,7 @@ func (a Campaigns) Cancel(ctx context.Context, id string) (out *Ending, err erro
 // RefundLost refunds a campaign of which Redis has lost a part. It decides by the ledger alone, and returns the state
 // after the refund. The parameter expect is the digest that LostProgress returned. If the campaign is already refunded,
 // expect is ignored.
-func (a Campaigns) RefundLost(ctx context.Context, o ledger.LostRefund, expect string) (*LostEnding, error) {
+func (a Campaigns) RefundLost(ctx context.Context, o model.LostRefund, expect string) (*LostEnding, error) {
 	shown, err := a.LostProgress(ctx, o.Campaign)
 	if err == nil && shown.Refunded == nil {
 		if err = shown.Settled(); err == nil {

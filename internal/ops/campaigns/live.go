@@ -19,7 +19,7 @@ func ConsoleCampaign(c *ledger.StoredCampaign) model.Campaign {
 	out := model.Campaign{ID: s.ID, Name: s.Name, Kind: string(s.Kind), Currency: s.Currency, State: "created",
 		From: s.From, To: s.To, Packets: c.Packets, Granted: c.Grants, Funded: c.Funded, Paid: c.Granted,
 		Refunded: c.Refunded, GrantedSum: c.Granted}
-	if c.State == ledger.StateRefunded {
+	if c.State == model.MoneyRefunded {
 		out.State = "refunded"
 	}
 	return out

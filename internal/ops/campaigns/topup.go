@@ -18,6 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/load"
 )
@@ -241,7 +242,7 @@ func (a Campaigns) DealTopUps(ctx context.Context, id string) error {
 
 // loadTopUps deals the top-ups of a campaign that Redis lacks, and records them as dealt in the ledger.
 func (a Campaigns) loadTopUps(ctx context.Context, c *ledger.StoredCampaign, stored []ledger.StoredTopUp) error {
-	if len(stored) == 0 || c.State == ledger.StateRefunded {
+	if len(stored) == 0 || c.State == model.MoneyRefunded {
 		return nil
 	}
 	id := c.Spec.ID

@@ -14,9 +14,10 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/optional"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/sinks/publish"
@@ -34,10 +35,10 @@ type OpenClaim struct {
 	Until time.Time `json:"until"`
 	// Topic, Partition and Offset say where to look for the batch. It is at the offset, or later in the partition, or it
 	// is missing. These fields, Sent and SettleFrom are null if this build can't read the claim's payload.
-	Topic     answers.Text `json:"topic"`
-	Partition *int         `json:"partition"`
-	Offset    *int64       `json:"offset"`
-	Sent      *time.Time   `json:"sent"`
+	Topic     optional.Text `json:"topic"`
+	Partition *int          `json:"partition"`
+	Offset    *int64        `json:"offset"`
+	Sent      *time.Time    `json:"sent"`
 	// SettleFrom is the earliest time at which a person may settle the claim. Until then, workers can still settle it by
 	// themselves, and a suspended worker may still send the batch.
 	SettleFrom *time.Time `json:"settle_from"`
@@ -102,7 +103,7 @@ func (a Deliveries) openClaim(sink string, shard int, c *store.OpenClaim) OpenCl
 		sink: sink, shard: shard}
 	if batch, err := publish.ReadPayload(c.Payload); err == nil { // else the claim is listed without these fields
 		from := batch.Sent.Add(a.app.Config.Publisher.ProducerExpiration)
-		out.Topic, out.Partition, out.Offset = answers.Text(batch.Topic), &batch.Partition, &batch.Offset
+		out.Topic, out.Partition, out.Offset = optional.Text(batch.Topic), &batch.Partition, &batch.Offset
 		out.Sent, out.SettleFrom = &batch.Sent, &from
 	}
 	for _, r := range c.Events {
@@ -125,10 +126,10 @@ type ClaimDecision struct {
 
 // SettledClaim is the result of SettleClaim.
 type SettledClaim struct {
-	Claim     string             `json:"claim"`
-	Published bool               `json:"published"`
-	Grants    int64              `json:"grants"`
-	Letters   *deadletter.Report `json:"letters"` // null if no grant of the claim was a dead letter
+	Claim     string              `json:"claim"`
+	Published bool                `json:"published"`
+	Grants    int64               `json:"grants"`
+	Letters   *model.LetterReport `json:"letters"` // null if no grant of the claim was a dead letter
 }
 
 // SettleClaim ends a claim as a person has decided, and requeues the dead letters of its grants. Published grants count
@@ -245,14 +246,14 @@ func (a Deliveries) arrived(ctx context.Context, in stream.Opening, c *stream.Cl
 }
 
 // requeueEvents requeues the dead letters of a claim's grants.
-func (a Deliveries) requeueEvents(ctx context.Context, c *OpenClaim, o *ClaimDecision) (*deadletter.Report, error) {
+func (a Deliveries) requeueEvents(ctx context.Context, c *OpenClaim, o *ClaimDecision) (*model.LetterReport, error) {
 	filter := deadletter.Filter{Sinks: []string{configs.SinkKafka}}
 	letters, err := a.Letters(ctx, &filter)
 	if err != nil {
 		return nil, err
 	}
 	requeue := Requeue{Pick: deadletter.Pick{Filter: filter}, Decision: o.Decision, Patience: o.Patience}
-	err = letters.Each(ctx, configs.SinkKafka, c.shard, "", func(page []deadletter.Letter) error {
+	err = letters.Each(ctx, configs.SinkKafka, c.shard, "", func(page []model.Letter) error {
 		for i := range page {
 			if slices.ContainsFunc(c.claim.Events, func(r stream.SeqRange) bool { return r.Has(page[i].Seq) }) {
 				requeue.Pick.IDs = append(requeue.Pick.IDs, page[i].ID)

@@ -14,13 +14,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/sinks/remote"
 )
 
 // Confirmed reports what happened to the letters, and which credits they were about.
 type Confirmed struct {
-	*deadletter.Report
+	*model.LetterReport
 	Credits []ConfirmedCredit `json:"credits"`
 	// Gone are the ids of letters that no longer exist, because they were already resolved.
 	Gone []string `json:"gone"`
@@ -101,7 +102,7 @@ func (a Deliveries) confirm(ctx context.Context, letters *deadletter.Letters, pi
 	defer handler.Close()
 	to := a.boundsOf(ctx, configs.SinkBalance, 0, o.Patience)
 	to.Handler = handler
-	report.Report, err = letters.Requeue(ctx, to, pick, o.Decision, o.DryRun)
+	report.LetterReport, err = letters.Requeue(ctx, to, pick, o.Decision, o.DryRun)
 	if err == nil && report.Failed+report.Unreadable > 0 {
 		err = app.NeedsAttention("some dead letters remain: the ledger or the remote contradicts them, or they can't be read; the report " +
 			"says why")

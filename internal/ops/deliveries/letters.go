@@ -11,9 +11,10 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/optional"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
 	"github.com/hongbao-project/hongbao/internal/sinks"
@@ -36,8 +37,8 @@ func (a Deliveries) Letters(ctx context.Context, f *deadletter.Filter) (*deadlet
 
 // LetterPage is a page of dead letters.
 type LetterPage struct {
-	Letters []deadletter.Letter `json:"letters" doc:"The letters of this page: by sink and shard, and within a shard the oldest first."`
-	Next    answers.Text        `json:"next" nullable:"true" doc:"To get the next page, send this value as the parameter 'after'. Null on the last page."`
+	Letters []model.Letter `json:"letters" doc:"The letters of this page: by sink and shard, and within a shard the oldest first."`
+	Next    optional.Text  `json:"next" nullable:"true" doc:"To get the next page, send this value as the parameter 'after'. Null on the last page."`
 }
 
 // ListLetters lists dead letters, the oldest first within a sink and shard.
@@ -51,15 +52,15 @@ func (a Deliveries) ListLetters(ctx context.Context, f deadletter.Filter, after 
 	if p.Letters, next, err = letters.List(ctx, f, after, limit); err != nil {
 		return p, err
 	}
-	p.Next = answers.Text(next)
+	p.Next = optional.Text(next)
 	if p.Letters == nil {
-		p.Letters = []deadletter.Letter{} // so that JSON has an empty list, not null
+		p.Letters = []model.Letter{} // so that JSON has an empty list, not null
 	}
 	return p, nil
 }
 
 // Letter returns a dead letter by its id.
-func (a Deliveries) Letter(ctx context.Context, id string) (l deadletter.Letter, err error) {
+func (a Deliveries) Letter(ctx context.Context, id string) (l model.Letter, err error) {
 	letters, err := a.Letters(ctx, &deadletter.Filter{})
 	if err == nil {
 		l, err = letters.Get(ctx, id)
@@ -68,13 +69,13 @@ func (a Deliveries) Letter(ctx context.Context, id string) (l deadletter.Letter,
 }
 
 // DropLetters resolves dead letters without delivering them.
-func (a Deliveries) DropLetters(ctx context.Context, pick deadletter.Pick, who stream.Decision, dryRun bool) (*deadletter.Report,
+func (a Deliveries) DropLetters(ctx context.Context, pick deadletter.Pick, who stream.Decision, dryRun bool) (*model.LetterReport,
 	error) {
 	letters, err := a.Letters(ctx, &pick.Filter)
 	if err != nil {
 		return nil, err
 	}
-	drop := func(ctx context.Context, p *deadletter.Pick) (*deadletter.Report, error) {
+	drop := func(ctx context.Context, p *deadletter.Pick) (*model.LetterReport, error) {
 		return letters.Drop(ctx, *p, who, dryRun)
 	}
 	if dryRun {
@@ -83,7 +84,7 @@ func (a Deliveries) DropLetters(ctx context.Context, pick deadletter.Pick, who s
 	if err := letters.CheckExpected(ctx, &pick); err != nil {
 		return nil, err
 	}
-	var report *deadletter.Report
+	var report *model.LetterReport
 	err = a.app.Recorded(ctx, aboutLetters(ctx, access.DropLetters, &pick, who), func(ctx context.Context, e *access.Entry) error {
 		report, err = a.eachSink(ctx, &pick, false, drop)
 		resolved(e, report)
@@ -115,17 +116,17 @@ func (a Deliveries) withLettersLock(ctx context.Context, sink string, dryRun boo
 
 // eachSink runs do for each sink of pick, and merges the reports. A failing sink does not stop the sinks after it.
 func (a Deliveries) eachSink(ctx context.Context, pick *deadletter.Pick, dryRun bool,
-	do func(ctx context.Context, p *deadletter.Pick) (*deadletter.Report, error)) (all *deadletter.Report, err error) {
-	var next answers.Text
+	do func(ctx context.Context, p *deadletter.Pick) (*model.LetterReport, error)) (all *model.LetterReport, err error) {
+	var next optional.Text
 	for _, p := range bySink(pick) {
-		var r *deadletter.Report
+		var r *model.LetterReport
 		failed := a.withLettersLock(ctx, p.Filter.Sinks[0], dryRun, func(ctx context.Context) (err error) {
 			r, err = do(ctx, &p)
 			return err
 		})
 		err = errors.Join(err, failed)
 		if r == nil { // do was not called
-			next = cmp.Or(next, answers.Text(p.Start()))
+			next = cmp.Or(next, optional.Text(p.Start()))
 			continue
 		}
 		next = cmp.Or(next, r.Next)
@@ -157,7 +158,7 @@ func aboutLetters(ctx context.Context, action access.Action, pick *deadletter.Pi
 }
 
 // resolved adds the numbers of a report to a journal entry.
-func resolved(e *access.Entry, r *deadletter.Report) {
+func resolved(e *access.Entry, r *model.LetterReport) {
 	if r != nil {
 		e.Details["matched"], e.Details["resolved"], e.Details["failed"] = r.Matched, r.Resolved, r.Failed
 	}
@@ -201,7 +202,7 @@ type Requeue struct {
 
 // Requeue delivers dead letters again, sink by sink, and merges the reports. A failing sink does not stop the sinks
 // after it.
-func (a Deliveries) Requeue(ctx context.Context, o Requeue) (all *deadletter.Report, err error) {
+func (a Deliveries) Requeue(ctx context.Context, o Requeue) (all *model.LetterReport, err error) {
 	letters, err := a.Letters(ctx, &o.Pick.Filter)
 	if err == nil {
 		err = letters.CheckAfter(&o.Pick.Filter, o.Pick.After)
@@ -224,8 +225,8 @@ func (a Deliveries) Requeue(ctx context.Context, o Requeue) (all *deadletter.Rep
 	return all, err
 }
 
-func (a Deliveries) requeueAll(ctx context.Context, letters *deadletter.Letters, o *Requeue) (*deadletter.Report, error) {
-	return a.eachSink(ctx, &o.Pick, o.DryRun, func(ctx context.Context, p *deadletter.Pick) (*deadletter.Report, error) {
+func (a Deliveries) requeueAll(ctx context.Context, letters *deadletter.Letters, o *Requeue) (*model.LetterReport, error) {
+	return a.eachSink(ctx, &o.Pick, o.DryRun, func(ctx context.Context, p *deadletter.Pick) (*model.LetterReport, error) {
 		return a.requeue(ctx, letters, o, p)
 	})
 }
@@ -261,7 +262,7 @@ func (a Deliveries) boundsOf(ctx context.Context, to string, rate float64, patie
 }
 
 func (a Deliveries) requeue(ctx context.Context, letters *deadletter.Letters, o *Requeue,
-	pick *deadletter.Pick) (_ *deadletter.Report, err error) {
+	pick *deadletter.Pick) (_ *model.LetterReport, err error) {
 	sink := pick.Filter.Sinks[0]
 	to := a.boundsOf(ctx, sink, o.Rate, o.Patience)
 	switch {

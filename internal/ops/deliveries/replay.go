@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/sinks"
 	"github.com/hongbao-project/hongbao/internal/sinks/publish"
@@ -47,7 +48,7 @@ func (a Deliveries) CheckListed(to string) error {
 }
 
 // Replay delivers grants again. The report is nil if the replay did not begin.
-func (a Deliveries) Replay(ctx context.Context, o Replay) (report *replay.Report, err error) {
+func (a Deliveries) Replay(ctx context.Context, o Replay) (report *model.ReplayReport, err error) {
 	do := func(ctx context.Context) error {
 		report, err = a.replay(ctx, &o)
 		return err
@@ -68,7 +69,7 @@ func (a Deliveries) Replay(ctx context.Context, o Replay) (report *replay.Report
 	return report, err
 }
 
-func (a Deliveries) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
+func (a Deliveries) replay(ctx context.Context, o *Replay) (*model.ReplayReport, error) {
 	cfg := replay.Config{
 		Store: a.app.Store(), Name: o.Name, Target: o.To, DoneSink: replay.DoneSink(o.Name),
 		Parallel: min(a.app.Store().Len(), 8),
@@ -86,7 +87,7 @@ func (a Deliveries) replay(ctx context.Context, o *Replay) (*replay.Report, erro
 	}
 	cfg.Handler = a.app.Watched(o.To, cfg.Handler)
 	var looked *app.LongCall
-	cfg.Progress = func(r *replay.Report) {
+	cfg.Progress = func(r *model.ReplayReport) {
 		if looked == nil {
 			looked = a.app.LongCall("replay "+r.Name, r.Events)
 		}
@@ -108,8 +109,11 @@ func (a Deliveries) replay(ctx context.Context, o *Replay) (*replay.Report, erro
 	return report, err
 }
 
+// CheckReplayName returns an error if no replay can have this name.
+func CheckReplayName(name string) error { return hongbao.CheckCampaignID(replay.DoneSink(name)) }
+
 // CheckReplayed returns an error if some deliveries of a replay have failed.
-func CheckReplayed(r *replay.Report) error {
+func CheckReplayed(r *model.ReplayReport) error {
 	if r.Failed > 0 {
 		return app.NeedsAttention("the replay is not finished: fix the causes that the report names, then run it again")
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/sinks/publish"
 	"github.com/hongbao-project/hongbao/topic"
@@ -70,7 +71,7 @@ func (a Deliveries) quarantined(ctx context.Context) (map[win]bool, error) {
 		packets[c.Spec.ID] = c.Packets
 	}
 	out := map[win]bool{}
-	err := a.app.Ledger().EachQuarantined(ctx, func(q *ledger.Quarantined) {
+	err := a.app.Ledger().EachQuarantined(ctx, func(q *model.Quarantined) {
 		unknown := q.Reason == ledger.NoCampaign || q.Reason == ledger.PacketNotPlanned
 		if g := &q.Grant; !unknown || !q.Resolved.IsZero() || g.Packet > packets[g.Campaign] {
 			out[win{g.Campaign, g.Packet, g.User}] = true

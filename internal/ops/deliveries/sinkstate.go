@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/optional"
 	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -68,7 +68,7 @@ func (s *SinkStatus) program() string {
 }
 
 func (s *SinkStatus) become(state SinkState, why string, args ...any) {
-	s.State, s.Why = state, answers.Text(fmt.Sprintf(why, args...))
+	s.State, s.Why = state, optional.Text(fmt.Sprintf(why, args...))
 }
 
 func wholeSeconds(s float64) time.Duration {

@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/answers"
 	"github.com/hongbao-project/hongbao/internal/base/metrics"
+	"github.com/hongbao-project/hongbao/internal/base/optional"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -33,9 +34,9 @@ type Status struct {
 type SinkStatus struct {
 	Sink string `json:"sink" doc:"Name of the sink."`
 	// Program is the knob own.*.program of a sink of the user's own.
-	Program answers.Text `json:"program,omitempty" doc:"For a sink of your own: the program that delivers to it, and who runs it. Absent for other sinks."`
-	State   SinkState    `json:"state" enum:"unread,paused,down,no_worker,behind,working" doc:"State of the sink: the first of these states that applies."`
-	Why     answers.Text `json:"why" nullable:"true" doc:"Why the sink is in this state, as text; null for the state 'working'."`
+	Program optional.Text `json:"program,omitempty" doc:"For a sink of your own: the program that delivers to it, and who runs it. Absent for other sinks."`
+	State   SinkState     `json:"state" enum:"unread,paused,down,no_worker,behind,working" doc:"State of the sink: the first of these states that applies."`
+	Why     optional.Text `json:"why" nullable:"true" doc:"Why the sink is in this state, as text; null for the state 'working'."`
 	// Waiting is how many grants and closes the sink has not finished. Oldest is how long the oldest of them has waited;
 	// nil if there are none.
 	Waiting int64    `json:"waiting" doc:"Number of grants and closes that the sink has not finished."`
@@ -144,7 +145,7 @@ func (a Deliveries) down(ctx context.Context, sinks [][]standing) map[string]*st
 
 // SinkStatus adds up the state of a sink on the shards. It does not set State and Why, see judge.
 func (a Deliveries) sinkStatus(sink string, on []standing) SinkStatus {
-	s := SinkStatus{Sink: sink, Program: answers.Text(a.app.Config.ProgramOf(sink)), Shards: []ShardStatus{}, Unread: []UnreadShard{}, Workers: []SinkWorker{},
+	s := SinkStatus{Sink: sink, Program: optional.Text(a.app.Config.ProgramOf(sink)), Shards: []ShardStatus{}, Unread: []UnreadShard{}, Workers: []SinkWorker{},
 		Campaigns: []PausedCampaign{}}
 	workers := map[string]store.Worker{}
 	for i := range on {

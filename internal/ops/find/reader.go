@@ -23,7 +23,7 @@ func NewReader(a *app.App) Reader {
 }
 
 // Window reads the public data of a campaign.
-func (c Reader) Window(ctx context.Context, id string) (store.PublicView, error) {
+func (c Reader) Window(ctx context.Context, id string) (model.PublicView, error) {
 	w, err := c.Store().Campaign(id).Window(ctx)
 	if errors.Is(err, store.ErrNotInRedis) {
 		err = errors.Join(c.whole(ctx, c.Store().Home(id)), err)

@@ -7,7 +7,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -45,7 +44,7 @@ func (a Find) receiptsFromLedger(ctx context.Context, out *model.Receipts) (foun
 	if err != nil || !found {
 		return false, err
 	}
-	out.Source, out.Currency, out.Incomplete = "ledger", currency, state != ledger.StateRefunded
+	out.Source, out.Currency, out.Incomplete = "ledger", currency, state != model.MoneyRefunded
 	grants, err := a.app.Ledger().UserGrants(ctx, out.Campaign, out.User)
 	for i := range grants {
 		g := &grants[i]

@@ -5,9 +5,9 @@ import (
 	"fmt"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
-	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // letters searches the dead letters for grants that a sink has finished but that its target lacks.
@@ -72,14 +72,14 @@ func (t *trailSearch) notOwed(ctx context.Context) error {
 func (t *trailSearch) lettersAt(ctx context.Context, at deadletter.Place, wanted map[int64]*TrailSink) error {
 	letters := deadletter.New(t.app.Store())
 	err := letters.EachResolved(ctx, at.Sink, at.Shard, func(r *deadletter.Resolved) {
-		if x := wanted[r.Seq]; x != nil && r.Decision == store.Dropped {
+		if x := wanted[r.Seq]; x != nil && r.Decision == model.LetterDropped {
 			x.Dropped = fmt.Sprintf("%s: %s", r.By, r.Why)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	return letters.Each(ctx, at.Sink, at.Shard, "", func(page []deadletter.Letter) error {
+	return letters.Each(ctx, at.Sink, at.Shard, "", func(page []model.Letter) error {
 		for i := range page {
 			if x := wanted[page[i].Seq]; x != nil {
 				x.Letter, x.Reason = page[i].ID, page[i].Reason

@@ -7,8 +7,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/base/answers"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/base/optional"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
@@ -17,10 +16,10 @@ import (
 
 // TrailCampaign has what explains why a user has these grants, or none.
 type TrailCampaign struct {
-	State string       `json:"state" enum:"created,loading,not_started,open,paused,sold_out,ended,closed,refunded,frozen,unread" doc:"State that a grab would find. 'created' means that the campaign is not loaded. 'unread' means that Redis could not be read."`
-	Note  string       `json:"note,omitempty" doc:"Who paused the campaign and why, why it is frozen, or why its state could not be read. Absent in other states."`
-	Terms *TrailTerms  `json:"terms" doc:"Terms of the campaign. Null if neither Redis nor the ledger could be read."`
-	Kept  answers.Text `json:"archive" nullable:"true" doc:"Name of the archive file that has the campaign's grants, in place of the ledger. Null if the grants are not archived."`
+	State string        `json:"state" enum:"created,loading,not_started,open,paused,sold_out,ended,closed,refunded,frozen,unread" doc:"State that a grab would find. 'created' means that the campaign is not loaded. 'unread' means that Redis could not be read."`
+	Note  string        `json:"note,omitempty" doc:"Who paused the campaign and why, why it is frozen, or why its state could not be read. Absent in other states."`
+	Terms *TrailTerms   `json:"terms" doc:"Terms of the campaign. Null if neither Redis nor the ledger could be read."`
+	Kept  optional.Text `json:"archive" nullable:"true" doc:"Name of the archive file that has the campaign's grants, in place of the ledger. Null if the grants are not archived."`
 	// Withheld is only read if there are no grants, because it explains nothing else.
 	Withheld int64 `json:"withheld,omitempty" doc:"Number of packets that an unknown user may have won before Redis lost the record, and that wait for a decision. Absent if there are none, or if a grant was found."`
 }
@@ -43,10 +42,10 @@ type TrailMoney struct {
 
 // TrailQuarantine is a grant in quarantine, and the decision about it.
 type TrailQuarantine struct {
-	ID         int64         `json:"id" doc:"Number of the grant in the quarantine."`
-	Reason     ledger.Reason `json:"reason" doc:"What the grant contradicts."`
-	ResolvedBy string        `json:"resolved_by,omitempty" doc:"Who decided. Absent while the grant waits for a decision."`
-	Resolution string        `json:"resolution,omitempty" doc:"The decision and its reason. Absent while the grant waits for a decision."`
+	ID         int64                  `json:"id" doc:"Number of the grant in the quarantine."`
+	Reason     model.QuarantineReason `json:"reason" doc:"What the grant contradicts."`
+	ResolvedBy string                 `json:"resolved_by,omitempty" doc:"Who decided. Absent while the grant waits for a decision."`
+	Resolution string                 `json:"resolution,omitempty" doc:"The decision and its reason. Absent while the grant waits for a decision."`
 }
 
 // TrailWait says why a sink has not finished a grant. It is empty for other sinks.
@@ -80,7 +79,7 @@ func (t *trailSearch) campaign(ctx context.Context) error {
 		c.State = model.Unread
 	}
 	defer func() { t.out.State = c.State }()
-	if c.State == string(ledger.StateRefunded) {
+	if c.State == string(model.MoneyRefunded) {
 		return nil
 	}
 	if t.unreadAny("redis") { // do not wait for the same server again
@@ -129,7 +128,7 @@ func (t *trailSearch) money(ctx context.Context) error {
 	}
 	if t.unreadAny("ledger") {
 		a, _, err := t.app.Ledger().Archived(ctx, t.q.Campaign)
-		t.out.Kept = answers.Text(a.File)
+		t.out.Kept = optional.Text(a.File)
 		return err
 	}
 	missing := map[string]bool{} // users with a grant that the ledger has not booked

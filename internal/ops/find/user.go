@@ -8,8 +8,9 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/optional"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/ops/payments"
@@ -25,11 +26,11 @@ type UserData struct {
 	Wins       []UserWin              `json:"wins" doc:"The user's wins in the campaigns of this page."`
 	Archives   []UserArchive          `json:"archives" doc:"Archived campaigns of this page: only their files say whether the user won."`
 	Balances   []ledger.UserBalance   `json:"balances" doc:"Balances of the user in the ledger. Only on the first page."`
-	Letters    []deadletter.Letter    `json:"letters" doc:"Dead letters of the user that wait for a decision. Only on the first page."`
+	Letters    []model.Letter         `json:"letters" doc:"Dead letters of the user that wait for a decision. Only on the first page."`
 	Resolved   []UserDecision         `json:"resolved_letters" doc:"Records of requeued and dropped dead letters of the user. Only on the first page."`
 	Quarantine []payments.Quarantined `json:"quarantine" doc:"Grants in quarantine, decided or not, with the user in either version. A payment from the reserve is among the decisions. The other version may name another user. At most 1000. Only on the first page."`
 	Pending    []UserPending          `json:"pending" doc:"Credits of the user at the remote whose result is unknown. At most 1000. Only on the first page."`
-	Next       answers.Text           `json:"next" nullable:"true" doc:"To get the next page, send this value as the parameter 'after'. Null on the last page."`
+	Next       optional.Text          `json:"next" nullable:"true" doc:"To get the next page, send this value as the parameter 'after'. Null on the last page."`
 }
 
 // UserWin is a win of a user, as the receipt in Redis or the ledger has it.
@@ -80,7 +81,7 @@ func (a Find) User(ctx context.Context, user, after string, limit int) (out User
 
 func (a Find) user(ctx context.Context, user, after string, limit int) (UserData, error) {
 	out := UserData{User: user, Wins: []UserWin{}, Archives: []UserArchive{}, Balances: []ledger.UserBalance{},
-		Letters: []deadletter.Letter{}, Resolved: []UserDecision{}, Quarantine: []payments.Quarantined{}, Pending: []UserPending{}}
+		Letters: []model.Letter{}, Resolved: []UserDecision{}, Quarantine: []payments.Quarantined{}, Pending: []UserPending{}}
 	if after == "" {
 		if err := errors.Join(a.userLetters(ctx, &out), a.userLedger(ctx, &out)); err != nil {
 			return out, err
@@ -92,7 +93,7 @@ func (a Find) user(ctx context.Context, user, after string, limit int) (UserData
 			return out, err
 		}
 		if out.Campaigns == limit {
-			out.Next = answers.Text(last)
+			out.Next = optional.Text(last)
 			break
 		}
 		if err := a.userWins(ctx, &out, &c.Spec); err != nil {
@@ -148,7 +149,7 @@ func (a Find) userLetters(ctx context.Context, out *UserData) error {
 	if err != nil {
 		return err
 	}
-	list, _, err := letters.List(ctx, f, "", deadletter.MaxListed)
+	list, _, err := letters.List(ctx, f, "", model.MaxLetters)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/base/walk"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -51,7 +51,7 @@ func (a Losses) ListHoles(ctx context.Context, campaign string) ([]Holes, error)
 		if err != nil {
 			return nil, err
 		}
-		if c.State == ledger.StateRefunded {
+		if c.State == model.MoneyRefunded {
 			continue
 		}
 		if list, err = a.addHoles(ctx, list, c.Spec.ID, c.Spec.Currency); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/ops/payments"
 	"github.com/hongbao-project/hongbao/internal/sinks/publish"
@@ -105,9 +105,9 @@ type RecoverOptions struct {
 type Recovery struct {
 	Shards []*ShardLoss `json:"shards"`
 	// Accepted are the most recent losses that people have accepted.
-	Accepted []ledger.AcceptedLoss `json:"accepted"`
+	Accepted []model.AcceptedLoss `json:"accepted"`
 	// Restored are the most recent openings that restored lost data.
-	Restored []recovery.Restored `json:"restored,omitempty"`
+	Restored []model.Restored `json:"restored,omitempty"`
 	// Undecided counts the withheld packets that no person has decided. It is nil without the ledger.
 	Undecided *int64 `json:"undecided_packets,omitempty"`
 }
@@ -155,7 +155,7 @@ func (a Losses) openRecoverer(ctx context.Context, opts *RecoverOptions) (r *rec
 }
 
 // Restored lists the most recent openings that restored lost data, by shard, the newest first.
-func (a Losses) Restored(ctx context.Context) ([]recovery.Restored, error) {
+func (a Losses) Restored(ctx context.Context) ([]model.Restored, error) {
 	return recovery.New(recovery.Config{Store: a.app.Store(), Ledger: a.app.Ledger()}).Restored(ctx)
 }
 

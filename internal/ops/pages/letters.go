@@ -6,24 +6,27 @@ import (
 	"fmt"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 // Letters lists dead letters.
-func (s *Source) Letters(ctx context.Context, f deadletter.Filter, after string) ([]deadletter.Letter, string,
+func (s *Source) Letters(ctx context.Context, f model.LetterFilter, after string) ([]model.Letter, string,
 	error) {
-	if err := s.CheckSinks("sink", f.Sinks...); err != nil {
+	in := deadletter.Filter{Campaign: f.Campaign, Class: f.Class, User: f.User, Reason: f.Reason, From: f.From, To: f.To}
+	if f.Sink != "" {
+		in.Sinks = []string{f.Sink}
+	}
+	if err := s.CheckSinks("sink", in.Sinks...); err != nil {
 		return nil, "", hongbao.Errorf(hongbao.ClassPermanent, "%w", err)
 	}
-	p, err := deliveries.Of(s.App).ListLetters(ctx, f, after, model.PageLen)
+	p, err := deliveries.Of(s.App).ListLetters(ctx, in, after, model.PageLen)
 	return p.Letters, string(p.Next), err
 }
 
 // Letter returns a dead letter.
-func (s *Source) Letter(ctx context.Context, id string) (l deadletter.Letter, err error) {
+func (s *Source) Letter(ctx context.Context, id string) (l model.Letter, err error) {
 	l, err = deliveries.Of(s.App).Letter(ctx, id)
 	if errors.Is(err, deadletter.ErrNoLetter) {
 		err = fmt.Errorf("dead letter %s: it was resolved, or never existed: %w", id, model.ErrNotFound)
@@ -32,7 +35,7 @@ func (s *Source) Letter(ctx context.Context, id string) (l deadletter.Letter, er
 }
 
 // Quarantine lists grants in quarantine.
-func (s *Source) Quarantine(ctx context.Context, after int64, all bool) ([]ledger.Quarantined, error) {
+func (s *Source) Quarantine(ctx context.Context, after int64, all bool) ([]model.Quarantined, error) {
 	read := s.Ledger().Quarantine
 	if all {
 		read = s.Ledger().QuarantineAll
@@ -41,7 +44,7 @@ func (s *Source) Quarantine(ctx context.Context, after int64, all bool) ([]ledge
 }
 
 // Quarantined returns a grant in quarantine.
-func (s *Source) Quarantined(ctx context.Context, id int64) (ledger.Quarantined, error) {
+func (s *Source) Quarantined(ctx context.Context, id int64) (model.Quarantined, error) {
 	q, found, err := s.Ledger().Quarantined(ctx, id)
 	if err == nil && !found {
 		err = fmt.Errorf("quarantine %d: %w", id, model.ErrNotFound)

@@ -17,8 +17,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/turn"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
-	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/ops/books"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
@@ -208,7 +206,7 @@ func (s *Source) Campaign(ctx context.Context, id string) (*model.Live, error) {
 		out.Audit.Unread = true
 		out.Notes = append(out.Notes, fmt.Sprintf("The last audit could not be read: %v", err))
 	} else if last.Started.After(stored.Created) { // an audit before the creation says nothing about this campaign
-		out.Audit = model.Verdict{Agrees: last.Verdict == string(audit.Agrees), Differences: *last.Differences,
+		out.Audit = model.Verdict{Agrees: last.Verdict == string(model.Agrees), Differences: *last.Differences,
 			At: last.Started}
 	}
 	if err := s.addLags(ctx, out); err != nil {
@@ -274,6 +272,6 @@ func (s *Source) Undecided(ctx context.Context, id string) (int64, error) {
 }
 
 // Restored returns the last restores of data that Redis had lost, by shard, newest first.
-func (s *Source) Restored(ctx context.Context) ([]recovery.Restored, error) {
+func (s *Source) Restored(ctx context.Context) ([]model.Restored, error) {
 	return losses.Of(s.App).Restored(ctx)
 }

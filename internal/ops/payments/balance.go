@@ -6,10 +6,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // Funds returns the funds of all clients.
-func (a Payments) Funds(ctx context.Context) ([]ledger.Fund, error) {
+func (a Payments) Funds(ctx context.Context) ([]model.Fund, error) {
 	if err := a.app.OpenBook(ctx); err != nil {
 		return nil, err
 	}
@@ -17,11 +18,11 @@ func (a Payments) Funds(ctx context.Context) ([]ledger.Fund, error) {
 }
 
 // Fund adds money to the fund that pays a client's credits, once for each id.
-func (a Payments) Fund(ctx context.Context, f ledger.Funding) (ledger.Fund, error) {
+func (a Payments) Fund(ctx context.Context, f model.Funding) (model.Fund, error) {
 	if err := a.app.OpenBook(ctx); err != nil {
-		return ledger.Fund{}, err
+		return model.Fund{}, err
 	}
-	var fund ledger.Fund
+	var fund model.Fund
 	err := a.app.InLedger(ctx, app.About(ctx, access.FundClient, ""), func(ctx context.Context, e *access.Entry) (err error) {
 		e.Details = map[string]any{"client": f.Client, "id": f.ID, "amount": f.Amount, "currency": f.Currency, "by": f.By,
 			"why": f.Why}

@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // Version is one of the two contradicting versions of a grant.
@@ -32,12 +33,12 @@ func versionOf(g *hongbao.Grant) *Version {
 
 // Quarantined is a grant in quarantine.
 type Quarantined struct {
-	ID       int64         `json:"id" doc:"Number of the grant in the quarantine."`
-	Reason   ledger.Reason `json:"reason" enum:"exists_with_different_user,exists_with_different_amount,exists_with_different_shard,exists_with_different_seq,amount_not_planned,packet_not_planned,unknown_campaign,over_funded,after_refund" doc:"What the grant contradicts. docs/ledger.md says what to do about each reason."`
-	Campaign string        `json:"campaign" doc:"The campaign's id."`
-	Packet   int64         `json:"packet" doc:"Number of the packet in the campaign."`
-	Currency string        `json:"currency,omitempty" doc:"Currency of the amounts; absent if the ledger does not know it."`
-	Came     *Version      `json:"came" doc:"The grant that arrived from Redis and was not paid."`
+	ID       int64                  `json:"id" doc:"Number of the grant in the quarantine."`
+	Reason   model.QuarantineReason `json:"reason" enum:"exists_with_different_user,exists_with_different_amount,exists_with_different_shard,exists_with_different_seq,amount_not_planned,packet_not_planned,unknown_campaign,over_funded,after_refund" doc:"What the grant contradicts. docs/ledger.md says what to do about each reason."`
+	Campaign string                 `json:"campaign" doc:"The campaign's id."`
+	Packet   int64                  `json:"packet" doc:"Number of the packet in the campaign."`
+	Currency string                 `json:"currency,omitempty" doc:"Currency of the amounts; absent if the ledger does not know it."`
+	Came     *Version               `json:"came" doc:"The grant that arrived from Redis and was not paid."`
 	// Ledger is the ledger's grant of the same packet at that time; null if there was none.
 	Ledger     *Version   `json:"ledger" doc:"The grant of this packet that the ledger already had. Null if it had none."`
 	Created    time.Time  `json:"created" doc:"Time when the grant was put into quarantine."`
@@ -47,7 +48,7 @@ type Quarantined struct {
 }
 
 // Printable returns the form of a quarantined grant that answers show.
-func Printable(q *ledger.Quarantined) Quarantined {
+func Printable(q *model.Quarantined) Quarantined {
 	out := Quarantined{
 		ID: q.ID, Reason: q.Reason, Campaign: q.Grant.Campaign, Packet: q.Grant.Packet, Currency: q.Grant.Currency,
 		Came: versionOf(&q.Grant), Ledger: versionOf(q.Has),
@@ -123,7 +124,7 @@ func (a Payments) Decide(ctx context.Context, d ledger.Resolution) (out Quaranti
 	if err != nil {
 		return out, err
 	}
-	var q ledger.Quarantined
+	var q model.Quarantined
 	err = a.app.InLedger(ctx, app.About(ctx, access.DecideQuarantine, ""), func(ctx context.Context, e *access.Entry) (err error) {
 		q, err = a.app.Ledger().Decide(ctx, d, plans)
 		e.Campaign = q.Grant.Campaign

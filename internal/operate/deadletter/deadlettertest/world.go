@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
@@ -159,7 +160,7 @@ func (w *World) BuryEntryAs(t *testing.T, class hongbao.Class, fields ...string)
 func (w *World) Letters() *deadletter.Letters { return deadletter.New(w.Store) }
 
 // List returns the letters of both sinks that the filter selects. It fails the test if there are more than 1,000.
-func List(t *testing.T, l *deadletter.Letters, f deadletter.Filter) []deadletter.Letter {
+func List(t *testing.T, l *deadletter.Letters, f deadletter.Filter) []model.Letter {
 	t.Helper()
 	f.Sinks = []string{"balance", "kafka"}
 	page, next, err := l.List(t.Context(), f, "", 1000)

@@ -1,4 +1,4 @@
-package audit
+package model
 
 import (
 	"fmt"
@@ -17,11 +17,11 @@ import (
 
 // Write prints the report as text: the counts as a table, each listed difference in one line, and a remedy for each
 // kind. It escapes text from outside.
-func (r *Report) Write(w io.Writer) error { return r.WriteWithin(w, 0) }
+func (r *AuditReport) Write(w io.Writer) error { return r.WriteWithin(w, 0) }
 
 // WriteWithin is like Write. If the table of counts is wider than the width, it writes one table for each part of it: Redis,
 // the ledger and the numbers of packets. A width of 0 has no limit.
-func (r *Report) WriteWithin(w io.Writer, width int) error {
+func (r *AuditReport) WriteWithin(w io.Writer, width int) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Redis, ledger and topic: %s. Audit of %s, %.1f s.\n", r.Verdict, r.Started.UTC().Format(time.RFC3339),
 		r.Seconds)
@@ -78,7 +78,7 @@ func grants(n int64) string {
 // of packets.
 var tableParts = [][2]int{{1, 4}, {4, 7}, {7, 12}}
 
-func (r *Report) table(width int) string {
+func (r *AuditReport) table(width int) string {
 	lines := [][]string{{"campaign", "funded", "granted", "left", "settled", "refunded", "open", "packets", "granted", "left",
 		"settled", "published"}}
 	row := func(name, currency string, c *Counts) {
@@ -110,7 +110,7 @@ func (r *Report) table(width int) string {
 		if totals[c.Currency] == nil {
 			totals[c.Currency] = &Counts{}
 		}
-		totals[c.Currency].add(&c.Counts)
+		totals[c.Currency].Add(&c.Counts)
 	}
 	if len(totals) == 0 {
 		totals[""] = &Counts{}
@@ -151,15 +151,11 @@ func align(lines [][]string, parts ...[2]int) string {
 	return b.String()
 }
 
-func (r *Report) differences(b *strings.Builder) {
-	at := 0
-	for i := range remedies {
-		k := remedies[i].kind
-		n := r.Found[k]
-		if n == 0 {
-			continue
-		}
-		remedy := r.Remedies[k]
+// differences prints the differences, which are sorted by kind. At least one difference of each kind is listed.
+func (r *AuditReport) differences(b *strings.Builder) {
+	for at := 0; at < len(r.Differences); {
+		k := r.Differences[at].Kind
+		n, remedy := r.Found[k], r.Remedies[k]
 		fmt.Fprintf(b, "\n%s: %s. It means: %s. What to do: %s.\n", k, money.Count(n), remedy.Means, remedy.Do)
 		named := int64(0)
 		for ; at < len(r.Differences) && r.Differences[at].Kind == k; at++ {
@@ -172,7 +168,7 @@ func (r *Report) differences(b *strings.Builder) {
 	}
 }
 
-func (r *Report) acknowledged(b *strings.Builder) {
+func (r *AuditReport) acknowledged(b *strings.Builder) {
 	if len(r.Acknowledged) == 0 {
 		return
 	}
@@ -183,7 +179,7 @@ func (r *Report) acknowledged(b *strings.Builder) {
 	}
 }
 
-func (r *Report) dropped(b *strings.Builder) {
+func (r *AuditReport) dropped(b *strings.Builder) {
 	if r.Total.Dropped == 0 {
 		return
 	}
@@ -214,6 +210,12 @@ func (d *Difference) String() string {
 		b.WriteString("; " + d.Receipt)
 	}
 	return oneLine(b.String())
+}
+
+// String returns the difference in one line, with the person who acknowledged it.
+func (a *Acknowledged) String() string {
+	return oneLine(fmt.Sprintf("%s. Acknowledged by %s until %s: %s", a.Difference.String(), a.By,
+		a.Until.UTC().Format(time.RFC3339), a.Why))
 }
 
 // oneLine escapes everything except printable ASCII. It leaves escapes in s as they are.

@@ -1,4 +1,6 @@
-package answers
+// Package optional has the text that JSON writes as null if it is empty. Package answers, which writes JSON, needs a
+// module that programs with our packages do not inherit; this package needs none.
+package optional
 
 import "encoding/json"
 
@@ -25,12 +27,4 @@ func (t *Text) UnmarshalJSON(text []byte) error {
 		*t = Text(*s)
 	}
 	return nil
-}
-
-// OrNull returns a pointer to value if there is true. Otherwise it returns nil, which JSON writes as null.
-func OrNull[T any](there bool, value T) *T {
-	if !there {
-		return nil
-	}
-	return &value
 }

@@ -1,4 +1,4 @@
-package replay
+package model
 
 import (
 	"fmt"
@@ -7,11 +7,10 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/base/plural"
-	"github.com/hongbao-project/hongbao/internal/operate/delivery"
 )
 
-// Counts counts the grants by source, and what else the replay found.
-type Counts struct {
+// ReplayCounts counts the grants by source, and what else the replay found.
+type ReplayCounts struct {
 	FromStream int64 `json:"from_stream" doc:"Number of grants read from the streams in Redis."`
 	FromLedger int64 `json:"from_ledger" doc:"Number of grants read from the ledger, because the stream no longer has them."`
 	FromDead   int64 `json:"from_dead_letters" doc:"Number of grants read from dead letters."`
@@ -29,7 +28,8 @@ type Counts struct {
 	SameSeq int64 `json:"same_seq" doc:"Number of selected grants that the replay leaves out, because it delivers another grant with the same seq. A replay with another name can deliver them."`
 }
 
-func (c *Counts) add(o *Counts) {
+// Add adds the counts of another run.
+func (c *ReplayCounts) Add(o *ReplayCounts) {
 	c.FromStream += o.FromStream
 	c.FromLedger += o.FromLedger
 	c.FromDead += o.FromDead
@@ -40,8 +40,8 @@ func (c *Counts) add(o *Counts) {
 	c.SameSeq += o.SameSeq
 }
 
-// Report is the progress or the result of one run.
-type Report struct {
+// ReplayReport is the progress or the result of one run.
+type ReplayReport struct {
 	Name    string    `json:"name" doc:"Name of the replay."`
 	Target  string    `json:"target" doc:"Target of the replay: 'balance', 'kafka' or topic:NAME."`
 	DryRun  bool      `json:"dry_run" doc:"True if this run was a dry run, which delivers nothing."`
@@ -57,7 +57,7 @@ type Report struct {
 	Resumed int64 `json:"resumed" doc:"Number of events in the range that earlier runs had checked. This run continued after them."`
 	// Last is the last seq of each shard that the replay covers; 0 if it covers none.
 	Last []int64 `json:"last" doc:"For each shard, the last seq in the replay's range; 0 if the range has no event of the shard."`
-	Counts
+	ReplayCounts
 	// Matched counts the grants that the filter selects. Before counts those that this replay or the sink had delivered
 	// before this run. There counts those that the target already had, although this replay had not delivered them.
 	// Delivered counts the grants that this run delivered, and Failed those that it could not deliver. A dry run would
@@ -66,11 +66,11 @@ type Report struct {
 	Before    int64 `json:"before" doc:"Number of selected grants that this replay or the sink had delivered before this run."`
 	There     int64 `json:"there" doc:"Number of selected grants that the target already had, although this replay had not delivered them."`
 	Delivered int64 `json:"delivered" doc:"Number of grants that this run delivered. A dry run would deliver 'matched' - 'before' - 'there'."`
-	delivery.Refusals
+	Refusals
 }
 
 // Write prints the report for a person.
-func (r *Report) Write(w io.Writer) error {
+func (r *ReplayReport) Write(w io.Writer) error {
 	var b strings.Builder
 	switch {
 	case r.DryRun:
@@ -83,7 +83,8 @@ func (r *Report) Write(w io.Writer) error {
 			r.Name, r.Target, plural.Of(r.Delivered, "grant"), r.There, r.Before, r.Seconds)
 	default:
 		fmt.Fprintf(&b, "Replay %s to %s is NOT finished: %s delivered now, %d were there, %d delivered before, %d "+
-			"failed. Run it again under the same name to continue.\n", r.Name, r.Target, plural.Of(r.Delivered, "grant"), r.There, r.Before, r.Failed)
+			"failed. Run it again under the same name to continue.\n", r.Name, r.Target, plural.Of(r.Delivered, "grant"),
+			r.There, r.Before, r.Failed)
 	}
 	if r.Resumed > 0 {
 		fmt.Fprintf(&b, "It continued after %s that earlier runs had checked.\n", plural.Of(r.Resumed, "event"))
