@@ -57,6 +57,13 @@ func Forget(k *Shard, epoch, settled int64, now time.Time) (remembered int, drop
 	return len(w.reported), w.dropped
 }
 
+// SawOpening reads the shard's opening, as each call that asks whether the shard is open does.
+func SawOpening(ctx context.Context, k *Shard) error {
+	v, err := k.rdb.HMGet(ctx, k.Keys.Meta(), openingFields...).Result()
+	k.state.sawOpening(v)
+	return err
+}
+
 // LateOf returns the seq of an event that this process has seen or reported and that an opening has lost; 0 if there is
 // none. epoch is the shard's.
 func LateOf(k *Shard, epoch int64, skipped string) int64 {

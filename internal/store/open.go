@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -58,6 +59,9 @@ func (st *state) forgetBefore(epoch int64) {
 type epochSeen struct {
 	epoch int64
 	seq   atomic.Int64
+	// began is the last seq that the epoch's opening skipped: it is meta.seq after the opening, and never the seq of an
+	// event. 0 if this process does not know it.
+	began atomic.Int64
 }
 
 // Sight is an event that a process has seen: the shard's epoch, and its last seq then.
@@ -105,8 +109,15 @@ func (st *state) sawOpening(v []any) {
 	epoch, _ := v[1].(string)
 	s, errSeq := strconv.ParseInt(seq, 10, 64)
 	e, errEpoch := strconv.ParseInt(epoch, 10, 64)
-	if errSeq == nil && errEpoch == nil {
-		st.saw(e, s)
+	if errSeq != nil || errEpoch != nil {
+		return
+	}
+	st.saw(e, s)
+	skipped, _ := v[slices.Index(openingFields, skippedField)].(string)
+	list, err := parseSkipped(skipped)
+	if has, seen := st.epochs.Load(e); seen && err == nil &&
+		slices.ContainsFunc(list, func(r skippedRange) bool { return r.epoch == e && r.Last == s }) {
+		has.(*epochSeen).began.Store(s) //nolint:forcetypeassert // all values are *epochSeen
 	}
 }
 
@@ -137,14 +148,14 @@ type lateEvent struct {
 }
 
 // late returns an event that this process saw and that an opening has lost, unless an operator has accepted the loss.
-// If there are several, it returns the one with the highest seq. The last seq of a skipped range does not count: it is
-// meta.seq after the opening, and never the seq of an event.
+// If there are several, it returns the one with the highest seq. The last seq of a skipped range does not count, nor does
+// that of an opening which Redis has lost since (began): no event has it.
 func (st *state) late(skipped *Skips) (late lateEvent) {
 	st.epochs.Range(func(_, v any) bool {
 		e := v.(*epochSeen) //nolint:forcetypeassert // all values are *epochSeen
 		s := e.seq.Load()
 		r, lost := skipped.lost(e.epoch, stream.SeqRange{First: s, Last: s})
-		if lost && !r.accepted && s != r.Last {
+		if lost && !r.accepted && s != r.Last && s != e.began.Load() {
 			late.raise(e.epoch, s, &r)
 		}
 		return true

@@ -434,3 +434,17 @@ func TestMarkLeavesClaims(t *testing.T) {
 		require.Zero(t, set)
 	}
 }
+
+// A process has seen an opening that Redis then loses, and no event after it. The next opening skips more. The process
+// misses nothing: the seq that it has seen is the last one that the lost opening skipped.
+func TestNothingIsLateAfterAnOpeningThatRedisLost(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "seq", 65535, "epoch", 2, "skipped", "4-65535@2").Err())
+	require.NoError(t, store.SawOpening(t.Context(), b.k))
+	const next = "4-196607@3"
+	require.Zero(t, store.LateOf(b.k, 3, next))
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "seq", 65536).Err())
+	require.NoError(t, store.SawOpening(t.Context(), b.k))
+	require.EqualValues(t, 65536, store.LateOf(b.k, 3, next), "an event of the lost opening")
+}
