@@ -113,11 +113,16 @@ func (st *state) sawOpening(v []any) {
 		return
 	}
 	st.saw(e, s)
+	has, seen := st.epochs.Load(e)
+	if !seen || has.(*epochSeen).began.Load() > 0 { //nolint:forcetypeassert // all values are *epochSeen
+		return
+	}
 	skipped, _ := v[slices.Index(openingFields, skippedField)].(string)
 	list, err := parseSkipped(skipped)
-	if has, seen := st.epochs.Load(e); seen && err == nil &&
-		slices.ContainsFunc(list, func(r skippedRange) bool { return r.epoch == e && r.Last == s }) {
-		has.(*epochSeen).began.Store(s) //nolint:forcetypeassert // all values are *epochSeen
+	for _, r := range list {
+		if err == nil && r.epoch == e {
+			raise(&has.(*epochSeen).began, r.Last) //nolint:forcetypeassert // all values are *epochSeen
+		}
 	}
 }
 
