@@ -37,7 +37,7 @@ func Main(sinks ...Sink) {
 	own := make(map[string]configs.OpenHandler, len(sinks))
 	for _, s := range sinks {
 		switch {
-		case !knob.IsSink(s.Name) || s.Name == configs.SinkBalance || s.Name == configs.SinkKafka:
+		case !knob.IsSink(s.Name) || configs.IsTaken(s.Name):
 			panic(fmt.Sprintf("command.Main: a sink of your own can't have the name %q: want 1 to 32 of a-z 0-9, a letter first, "+
 				"not balance or kafka", s.Name))
 		case s.Open == nil:

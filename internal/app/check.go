@@ -21,13 +21,17 @@ func (a *App) Check(ctx context.Context) ([]string, error) {
 		{"ledger", configs.SinkBalance, a.ledger.Ready},
 		{"topic", configs.SinkKafka, a.publishable},
 	}
-	for _, sink := range a.Config.WebhookSinks() {
-		checks = append(checks, serverCheck{"webhook " + sink, sink, func(context.Context) error { return a.checkWebhook(sink) }})
-	}
 	for _, sink := range a.Config.Opened() {
-		if a.Config.IsOwn(sink) {
-			checks = append(checks, serverCheck{"sink " + sink, sink, func(ctx context.Context) error { return a.checkOwn(ctx, sink) }})
+		var kind string
+		switch {
+		case a.Config.IsWebhook(sink):
+			kind = "webhook "
+		case a.Config.IsOwn(sink):
+			kind = "sink "
+		default:
+			continue
 		}
+		checks = append(checks, serverCheck{kind + sink, sink, func(ctx context.Context) error { return a.checkUnread(ctx, sink) }})
 	}
 	right := []string{}
 	var errs []error

@@ -215,7 +215,8 @@ func (a *App) examineShards(ctx context.Context, p *part, st *store.Store) {
 	for _, sink := range a.Config.Deployment.Sinks {
 		if n := missing[sink]; n > 0 {
 			p.add(LevelWarning, "the consumer group of sink %s is missing on %d of %d shards, and nothing is trimmed there: "+
-				"start its workers (%s), or remove the sink from deployment.sinks", sink, n, st.Len(), cmp.Or(a.Config.ProgramOf(sink), "`hongbao work --sink "+sink+"`"))
+				"start its workers (%s), or remove the sink from deployment.sinks", sink, n, st.Len(),
+				cmp.Or(a.Config.ProgramOf(sink), "`hongbao work --sink "+sink+"`"))
 		}
 		if n := paused[sink]; n > 0 {
 			p.add(LevelWarning, "sink %s is paused on %d of %d shards: `hongbao sink list` shows by whom and why", sink, n,

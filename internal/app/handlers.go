@@ -33,20 +33,31 @@ func (a *App) Handler(ctx context.Context, sink string) (hongbao.Handler, error)
 		}
 		return settler, nil
 	}
-	var h hongbao.Handler
-	var err error
-	switch {
-	case a.Config.IsOwn(sink):
-		h, err = a.openOwn(ctx, sink)
-	case a.Config.IsWebhook(sink):
-		h, err = a.newWebhook(sink)
-	default:
-		err = fmt.Errorf("sink %q has no handler", sink)
-	}
+	h, err := a.openUnread(ctx, sink)
 	if err != nil {
 		return nil, err
 	}
 	return a.after(ctx, h)
+}
+
+// openUnread opens a sink that can't be read back: a webhook, or a sink of the user's own.
+func (a *App) openUnread(ctx context.Context, sink string) (hongbao.Handler, error) {
+	switch {
+	case a.Config.IsOwn(sink):
+		return a.openOwn(ctx, sink)
+	case a.Config.IsWebhook(sink):
+		return a.newWebhook(sink)
+	}
+	return nil, fmt.Errorf("sink %q has no handler", sink)
+}
+
+// checkUnread returns an error unless a worker could open a sink that can't be read back. It sends nothing.
+func (a *App) checkUnread(ctx context.Context, sink string) error {
+	h, err := a.openUnread(ctx, sink)
+	if err == nil {
+		sinks.Close(h)
+	}
+	return err
 }
 
 // openOwn opens a sink of the user's own.
@@ -63,15 +74,6 @@ func (a *App) openOwn(ctx context.Context, sink string) (hongbao.Handler, error)
 		return nil, fmt.Errorf("open sink %s: %w", sink, err)
 	}
 	return h, nil
-}
-
-// checkOwn returns an error unless a worker could open a sink of the user's own.
-func (a *App) checkOwn(ctx context.Context, sink string) error {
-	h, err := a.openOwn(ctx, sink)
-	if err == nil {
-		sinks.Close(h)
-	}
-	return err
 }
 
 // after returns a handler that delivers what sink balance has finished, or else sink kafka. The sink of h can neither be
@@ -106,15 +108,6 @@ func (a *App) marksOf(sink string) func(context.Context, int, int64, ...stream.S
 		}
 		return sinks.Marks{Has: has, Last: p.Seq}, nil
 	}
-}
-
-// checkWebhook returns an error unless a worker could open a webhook. It sends nothing.
-func (a *App) checkWebhook(sink string) error {
-	h, err := a.newWebhook(sink)
-	if err == nil {
-		h.Close()
-	}
-	return err
 }
 
 // newWebhook returns a webhook without what it waits for.

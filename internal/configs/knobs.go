@@ -202,8 +202,8 @@ func foreign(name string) bool {
 	return serviceLink.MatchString(name)
 }
 
-// AddFlags defines a flag for each knob, except for the knobs of starred sections. Load checks the values together with those of
-// all other sources. Flags for secrets are hidden; they exist only so that Load can explain where secrets belong.
+// AddFlags defines a flag for each knob, except for the knobs of starred sections. Load checks the values together with
+// those of all other sources. Flags for secrets are hidden; they exist only so that Load can explain where secrets belong.
 func AddFlags(flags *pflag.FlagSet) {
 	for i := range knobs {
 		k := &knobs[i]

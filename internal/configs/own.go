@@ -9,6 +9,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
+// IsTaken reports whether a name is that of a sink which every deployment may have.
+func IsTaken(sink string) bool { return sink == SinkBalance || sink == SinkKafka }
+
 // IsOwn reports whether a sink of deployment.sinks is one of the user's own.
 func (c *Config) IsOwn(sink string) bool { return c.has(sink) && c.Own[sink] != nil }
 
@@ -47,7 +50,7 @@ func (l *loader) checkSinks(c *Config) {
 		return
 	}
 	for _, sink := range c.Deployment.Sinks {
-		if sink == SinkBalance || sink == SinkKafka || c.Webhooks[sink] != nil || c.Own[sink] != nil {
+		if IsTaken(sink) || c.Webhooks[sink] != nil || c.Own[sink] != nil {
 			continue
 		}
 		all := slices.Concat([]string{SinkBalance, SinkKafka}, slices.Sorted(maps.Keys(c.Webhooks)), slices.Sorted(maps.Keys(c.Own)))
@@ -71,7 +74,7 @@ func (l *loader) checkOwn(c *Config, name string) {
 // checkName checks the name of a sink in a starred section. It reports whether the name is valid.
 func (l *loader) checkName(c *Config, section, name string) bool {
 	switch {
-	case name == SinkBalance || name == SinkKafka:
+	case IsTaken(name):
 		l.p.contradict(section, l.firstSource(section), "the name %s is that of another sink: choose another one", name)
 	case l.p.fine("deployment.sinks") && !c.has(name):
 		l.p.contradict(section, l.firstSource(section), "deployment.sinks does not name it: add %s there, or remove the "+

@@ -20,8 +20,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/winners"
 )
 
-// Work runs the workers of the named sinks (of all that this program can open if none is named), the trimmer, the retirer and other
-// background parts, until ctx ends.
+// Work runs the workers of the named sinks (of all that this program can open if none is named), the trimmer, the
+// retirer and other background parts, until ctx ends.
 func Work(ctx context.Context, cfg *configs.Config, sinks []string) (err error) {
 	all := len(sinks) == 0
 	if all {

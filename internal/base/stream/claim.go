@@ -1,6 +1,10 @@
 package stream
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/hongbao-project/hongbao"
+)
 
 // Claim is the right of one worker to push events of one shard to a sink. The worker stores the claim before the push
 // and removes it afterwards. If the worker dies, its successor learns from the claim what may have been sent. See
@@ -84,6 +88,14 @@ func AppendEvent(runs []CampaignRange, campaign string, seq int64) []CampaignRan
 		return runs
 	}
 	return append(runs, CampaignRange{SeqRange{First: seq, Last: seq}, campaign})
+}
+
+// EventsOf returns the events of grants, which are in the order of their seqs.
+func EventsOf(grants []hongbao.Grant) (runs []CampaignRange) {
+	for i := range grants {
+		runs = AppendEvent(runs, grants[i].Campaign, grants[i].Seq)
+	}
+	return runs
 }
 
 // Seqs returns the runs without their campaigns. Runs that directly follow each other become one.

@@ -176,10 +176,7 @@ func (w *run) mark(ctx context.Context, k *store.Shard, bits string, grants []ho
 	if len(grants) == 0 {
 		return nil
 	}
-	var events []stream.CampaignRange
-	for i := range grants {
-		events = stream.AppendEvent(events, grants[i].Campaign, grants[i].Seq)
-	}
+	events := stream.EventsOf(grants)
 	if bits != w.Sink {
 		events = stream.OfCampaign("", stream.Seqs(events)...)
 	}

@@ -2,7 +2,6 @@ package publish
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/base/stream"
@@ -31,9 +30,9 @@ func ReadPayload(payload string) (Pushed, error) {
 func (b *Pushed) Campaigns(ctx context.Context, entries Entries, in stream.Opening) (map[int64]string, error) {
 	campaigns := make(map[int64]string)
 	for _, r := range b.runs {
-		list, err := entries.Entries(ctx, in, r.firstEntry, r.lastEntry)
+		list, err := r.read(ctx, entries, in)
 		if err != nil {
-			return nil, fmt.Errorf("reading entries %s to %s of shard %d: %w", r.firstEntry, r.lastEntry, in.Shard, err)
+			return nil, err
 		}
 		for i := range list {
 			for _, g := range list[i].Grants {

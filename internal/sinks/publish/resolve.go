@@ -50,7 +50,7 @@ func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim stream.
 			return err
 		}
 		p.count.sentAgain.Add(1)
-		_, err := p.completeClaim(ctx, c, &claim, eventsOf(grants))
+		_, err := p.completeClaim(ctx, c, &claim, stream.EventsOf(grants))
 		return err
 	case lookBack, fenced, tooMuch:
 		return p.lookBack(ctx, s, c, &claimed{st, claim})
@@ -89,14 +89,6 @@ func (l *Log) readStored(partition int, claim *stream.Claim) (stored, error) {
 	return st, nil
 }
 
-// eventsOf returns the events of grants, which are in order of their seqs.
-func eventsOf(grants []hongbao.Grant) (events []stream.CampaignRange) {
-	for i := range grants {
-		events = stream.AppendEvent(events, grants[i].Campaign, grants[i].Seq)
-	}
-	return events
-}
-
 // remembered reports whether the brokers certainly still remember the producer of the batch.
 func (p *Publisher) remembered(st *stored) bool {
 	age := p.now().Sub(time.UnixMilli(st.ms))
@@ -108,9 +100,9 @@ func (p *Publisher) remembered(st *stored) bool {
 func (p *Publisher) rebuild(ctx context.Context, in stream.Opening, st *stored) ([]hongbao.Grant, error) {
 	grants := make([]hongbao.Grant, 0, st.count())
 	for _, r := range st.runs {
-		entries, err := p.entries.Entries(ctx, in, r.firstEntry, r.lastEntry)
+		entries, err := r.read(ctx, p.entries, in)
 		if err != nil {
-			return nil, fmt.Errorf("reading entries %s to %s of shard %d: %w", r.firstEntry, r.lastEntry, in.Shard, err)
+			return nil, err
 		}
 		next := r.First
 		for i := range entries {

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -36,6 +37,15 @@ type stored struct {
 type run struct {
 	stream.SeqRange
 	firstEntry, lastEntry string
+}
+
+// read reads the run's entries, as far as the stream still has them.
+func (r *run) read(ctx context.Context, from Entries, in stream.Opening) ([]stream.Entry, error) {
+	entries, err := from.Entries(ctx, in, r.firstEntry, r.lastEntry)
+	if err != nil {
+		return nil, fmt.Errorf("reading entries %s to %s of shard %d: %w", r.firstEntry, r.lastEntry, in.Shard, err)
+	}
+	return entries, nil
 }
 
 const (
