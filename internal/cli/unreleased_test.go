@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -99,9 +98,12 @@ func TestUnreleasedFolderIsRefused(t *testing.T) {
 	tmp, _ := demoEnv(t)
 	folder := filepath.Join(t.TempDir(), "kept")
 	first := startDev(t, []string{"TMPDIR=" + tmp}, "--data-dir", folder)
-	rdb := redis.NewClient(&redis.Options{Addr: first.Redis})
-	require.NoError(t, errors.Join(rdb.HSet(t.Context(), "hb:{deployment}", "schema", 1, "lowest", 1).Err(), rdb.Close()))
 	first.end(syscall.SIGINT)
+	kept, err := testkit.StartRedis(t.Context(), testkit.RedisOptions{Dir: filepath.Join(folder, "redis")})
+	require.NoError(t, err)
+	changed := kept.Client(t).HSet(t.Context(), "hb:{deployment}", "schema", 1, "lowest", 1)
+	require.NoError(t, errors.Join(changed.Err(), kept.Close()))
+	require.Zero(t, changed.Val(), "the folder's Redis has both fields")
 	makeUnreleased(t, "sqlite", filepath.Join(folder, "ledger.db"))
 	before := sumsIn(t, folder)
 	r := runProgram(t, []string{"TMPDIR=" + tmp}, "dev", "--listen", "127.0.0.1:0", "--data-dir", folder)
