@@ -66,10 +66,12 @@ func (t *Trimmer) others(ctx context.Context, k *store.Shard, at *trimming) ([]s
 	if err != nil {
 		return nil, err
 	}
-	at.others = []string{}
+	at.others, at.removed = []string{}, nil
 	for name, o := range owed {
 		if o.Now() {
 			at.expect(t.cfg.Groups, name)
+		} else if !slices.Contains(t.cfg.Groups, name) {
+			at.removed = append(at.removed, name)
 		}
 	}
 	return at.others, nil
@@ -83,7 +85,6 @@ func (at *trimming) expect(declared []string, name string) {
 }
 
 // endRemoved records that the undeclared groups among the missing ones owe nothing more, and returns the declared ones.
-// A removed group has finished all events that it owed up to the first one without a done bit.
 func (t *Trimmer) endRemoved(ctx context.Context, k *store.Shard, at *trimming, missing []string) (declared []string,
 	err error) {
 	for _, name := range missing {
@@ -91,24 +92,15 @@ func (t *Trimmer) endRemoved(ctx context.Context, k *store.Shard, at *trimming, 
 			declared = append(declared, name)
 			continue
 		}
-		owed, err := t.cfg.Debts.Owed(ctx, k.Index())
+		last, ended, err := k.Group(name).EndOwing(ctx, t.cfg.Debts)
 		if err != nil {
 			return nil, err
 		}
-		if o := owed[name]; o != nil && o.Now() { // not the group of another program
-			last, err := k.Group(name).DoneUpTo(ctx, o[len(o)-1].First)
-			if err == nil {
-				err = t.cfg.Debts.EndOwing(ctx, name, k.Index(), last, func(ctx context.Context) (bool, error) {
-					begin, err := k.Group(name).Begin(ctx)
-					return !begin.Exists, err
-				})
-			}
-			if err != nil {
-				return nil, err
-			}
+		if ended {
 			t.log.Warn("a sink was removed: it gets no later event, also if it is added again", zap.String("sink", name),
 				zap.Int("shard", k.Index()), zap.Int64("last", last))
 		}
+		at.removed = append(at.removed, name)
 		at.others = slices.DeleteFunc(at.others, func(s string) bool { return s == name })
 	}
 	return declared, nil

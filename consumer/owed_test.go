@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -297,6 +298,39 @@ func TestASinkThatIsRemovedAndAddedAgain(t *testing.T) {
 	h.settles(t, tr, logs)
 	require.NoError(t, w.stop())
 	require.Equal(t, stream.Owed{{First: first, Last: last}, {First: again, Last: stream.Forever}}, h.book.owes(t, added))
+}
+
+// The done bits of a sink that was removed leave Redis with their events, also if the trimmer starts after the removal.
+// Until then they stay, because the sink may come back.
+func TestDoneBitsOfARemovedSinkAreDeleted(t *testing.T) {
+	t.Parallel()
+	for _, late := range []bool{false, true} {
+		h := newHistory(t)
+		w := start(t, h.works(t, "w"))
+		h.more(t, 10)
+		tr, logs := h.trims(t, group, added)
+		h.settles(t, tr, logs)
+		require.NoError(t, w.stop())
+		tr, _ = h.trims(t, group)
+		require.NoError(t, tr.Trim(t.Context(), 0))
+		_, err := h.keys().Group(added).Remove(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, tr.Trim(t.Context(), 0))
+		require.False(t, h.book.owes(t, added).Now())
+		has := func() int64 {
+			n, err := h.rdb.Exists(t.Context(), h.keys().Keys.Done(added, 0)).Result()
+			require.NoError(t, err)
+			return n
+		}
+		require.EqualValues(t, 1, has())
+		if late {
+			tr, _ = h.trims(t, group)
+		}
+		h.jump(t, store.ChunkEvents)
+		h.more(t, 150)
+		require.NoError(t, tr.Trim(t.Context(), 0))
+		require.Zero(t, has())
+	}
 }
 
 // The group of another program owes nothing on record. Deleting it holds up no trimming.

@@ -73,6 +73,8 @@ type trimming struct {
 	full   map[string]int64 // by group: all chunks of done bits before this chunk are full
 	groups map[string]*watched
 	others []string // undeclared groups that must exist; nil until Debts has answered
+	// removed are the sinks that were removed. Their done bits and resolved letters are deleted like those of a group.
+	removed []string
 
 	letters map[string]string // by group: the last resolved letter whose record was read
 	expire  time.Time         // when the next records are read
@@ -226,7 +228,7 @@ func (t *Trimmer) trim(ctx context.Context, shard int) (out store.Trimmed, err e
 		for i := range out.Groups {
 			at.expect(t.cfg.Groups, out.Groups[i].Name)
 		}
-		if err := t.dropBits(ctx, k, &out); err != nil {
+		if err := t.dropBits(ctx, k, at, &out); err != nil {
 			return out, err
 		}
 		at.floor = max(out.DoneFloor, firstKept(&out)) / store.ChunkEvents
@@ -249,9 +251,9 @@ func (t *Trimmer) delete(ctx context.Context, k *store.Shard, at *trimming) (out
 		call.Retention, call.MaxEvents = keepAll, math.MaxInt64
 	}
 	if out, err = k.TrimEvents(ctx, call); err == nil && out.Epoch != at.epoch {
-		others := at.others
+		others, removed := at.others, at.removed
 		*at = newTrimming(out.Epoch)
-		at.others = others
+		at.others, at.removed = others, removed
 	}
 	return out, cmp.Or(err, unknown)
 }
@@ -290,14 +292,14 @@ func (t *Trimmer) report(shard int, out *store.Trimmed) {
 	}
 	if len(unknown) > 0 {
 		log.Warn("groups that deployment.sinks does not name keep entries in the stream; if a group has no workers any more, "+
-			"delete it with XGROUP DESTROY; a group of your own program may stay",
+			"remove it with `hongbao sink remove`; a group of your own program may stay",
 			zap.Strings("groups", unknown))
 	}
 }
 
 // dropBits deletes the chunks of done bits that belong to no event in the stream.
-func (t *Trimmer) dropBits(ctx context.Context, k *store.Shard, out *store.Trimmed) error {
-	var groups []string
+func (t *Trimmer) dropBits(ctx context.Context, k *store.Shard, at *trimming, out *store.Trimmed) error {
+	groups := slices.Clone(at.removed)
 	for _, g := range out.Groups {
 		groups = append(groups, g.Name)
 	}
@@ -340,7 +342,7 @@ func (t *Trimmer) expireLetters(ctx context.Context, k *store.Shard, at *trimmin
 		return nil
 	}
 	more := false
-	for _, g := range t.cfg.Groups {
+	for _, g := range slices.Concat(t.cfg.Groups, at.removed) {
 		x, err := k.ExpireLetters(ctx, &store.OldLetters{
 			Sink: g, Age: t.cfg.Letters, After: at.letters[g], Limit: lettersLimit,
 		})

@@ -43,6 +43,7 @@ var lines = map[string]struct{ server, args string }{
 	"sink list": {"redis", ""}, "sink pause": {"redis", "kafka --by ann --why maintenance"},
 	"sink resume":     {"redis", "kafka --by ann --why repaired"},
 	"campaign top-up": {"redis", "rain --packets 1 --total 1 --expect 1 --id a --by ann --why more"},
+	"sink remove":     {"redis", "crm --by ann --why gone"},
 	"sink limit":      {"redis", "kafka --rate 5 --by ann --why slow"},
 	"hole list":       {"redis", "rain"}, "hole grant": {"redis", "rain --packet 1 --user u1 --by ann --why announced"},
 	"hole release": {"redis", "rain --by ann --why released"},

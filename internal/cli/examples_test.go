@@ -120,6 +120,10 @@ var exampleSpecs = []exampleSpec{
 	{command: "sink list", says: "the bank is closed until 02:00"},
 	{command: "doctor", says: `"redis"`},
 	{command: "sink resume", says: "nothing was changed"}, // the second example resumes a campaign that runs
+	{command: "sink remove", codes: []int{1, 0}, says: "1 shard", before: func(s *exampleEnv) { // crm has got none of the grants
+		_, err := s.store.Shard(0).Group("crm").Create(s.t.Context())
+		require.NoError(s.t, err)
+	}},
 	{command: "replay", says: "finished"},
 	{command: "archive", before: (*exampleEnv).seal, after: func(s *exampleEnv, _ result) { s.env = s.savedEnv }},
 	{command: "quarantine list", before: (*exampleEnv).forge},

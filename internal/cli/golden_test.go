@@ -236,6 +236,9 @@ func (a *goldenAnswers) campaigns() {
 	for _, sink := range [][]string{{"sink", "pause", "kafka"}, {"sink", "limit", "kafka", "--rate", "5"}, {"sink", "resume", "kafka"}} {
 		a.add(0, "", append(sink, by...)...)
 	}
+	_, err := a.store.Shard(0).Group("mail").Create(a.t.Context())
+	require.NoError(a.t, err)
+	a.add(0, "", append([]string{"sink", "remove", "mail", "--give-up", "50"}, by...)...)
 	a.add(0, "", "sink", "list")
 	a.add(0, "", "status")
 	packet := a.withholds("rain", 1)[0]

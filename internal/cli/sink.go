@@ -16,12 +16,12 @@ import (
 )
 
 func sinkCmd() *cobra.Command {
-	return family("sink", "Pause, resume or limit a sink, and show the status of all sinks",
+	return family("sink", "Pause, resume, limit or remove a sink, and show the status of all sinks",
 		"A sink is the destination of grants: balance (the ledger, or a remote balance system), kafka (the\n"+
 			"topic), a webhook, or a sink of your own. A pause reaches all workers of the deployment within a\n"+
 			"second. Grabs continue, and their grants wait in Redis. pause, resume and limit also accept a consumer\n"+
 			"group that deployment.sinks does not name.",
-		sinkListCmd(), sinkPauseCmd(), sinkResumeCmd(), sinkLimitCmd())
+		sinkListCmd(), sinkPauseCmd(), sinkResumeCmd(), sinkLimitCmd(), sinkRemoveCmd())
 }
 
 func sinkListCmd() *cobra.Command {

@@ -80,6 +80,7 @@ const (
 	DisownCampaign Action = "disown_campaign"
 	ConfirmCredits Action = "confirm_credits"
 	SettleClaim    Action = "settle_claim"
+	RemoveSink     Action = "remove_sink"
 	FundClient     Action = "fund_client"
 
 	ArchiveCampaign Action = "archive_campaign"
@@ -140,6 +141,7 @@ var rules = []Rule{
 	{Action: RefundLost, What: "end a campaign that Redis has lost"},
 	{Action: DisownCampaign, What: "say that the ledger will never have a campaign"},
 	{Action: ConfirmCredits, What: "say what the remote has booked", Whole: true},
+	{Action: RemoveSink, What: "remove a sink that the configuration does not name any more", Whole: true},
 	{Action: SettleClaim, What: "say whether a batch is in the topic", Whole: true},
 	{Action: FundClient, What: "fill a fund of the balance API", Whole: true},
 	{Action: ArchiveCampaign, What: "write a sealed campaign's grants to a file, and delete them from the ledger"},
