@@ -220,7 +220,7 @@ type benchReader struct {
 
 // Window implements serve.Reader.
 func (b benchReader) Window(ctx context.Context, id string) (model.PublicView, error) {
-	return b.store.Home(id).Window(ctx, id)
+	return b.store.Home(id).Window(ctx)
 }
 
 // Receipts implements serve.Reader.

@@ -115,7 +115,7 @@ func (r *fixture) loadWide(ctx context.Context, st *store.Store, places, packets
 }
 
 // drain grants all packets of a place to users who make no other grabs.
-func (r *fixture) drain(ctx context.Context, k *store.Shard) error {
+func (r *fixture) drain(ctx context.Context, k store.Place) error {
 	call, shard := &store.GrabCall{Campaign: "bench", MaxBacklog: 1e9}, k
 	var answers []hongbao.Answer
 	for i := 0; ; i += store.MaxGrabs {

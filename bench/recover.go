@@ -318,7 +318,7 @@ func (l *loss) kept(ctx context.Context, lost int64, r *recovery.Recoverer) erro
 		for u := range answers {
 			users = append(users, u)
 		}
-		has, err := l.worker.Shard(0).ReceiptsOf(ctx, l.campaign[i], users)
+		has, err := l.worker.Shard(0).Place(l.campaign[i]).ReceiptsOf(ctx, users)
 		if err != nil {
 			return err
 		}

@@ -113,7 +113,7 @@ func TestACloseIsFinished(t *testing.T) {
 	b := setup(t, 1)
 	grab := b.rain(t, 3, 100)
 	require.Equal(t, hongbao.OutcomeGranted, grab())
-	_, err := b.keys().Close(t.Context(), "rain", true, 0)
+	_, err := b.keys().Place("rain").Close(t.Context(), true, 0)
 	require.NoError(t, err)
 	w := start(t, b.config(t, "w", newSink(nil)))
 	b.idle(t, 0)

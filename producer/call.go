@@ -197,7 +197,7 @@ func (c *call) freeze() {
 func (c *call) askShard(ctx context.Context) ([]hongbao.Answer, error) {
 	shard, terms := c.lane.shard, c.req.Terms
 	if c.ask.Receipts {
-		return shard.Receipts(ctx, c.lane.id, c.req.Grabs, c.answers)
+		return shard.Receipts(ctx, c.req.Grabs, c.answers)
 	}
 	answers, err := shard.Grab(ctx, &c.req, c.answers)
 	if c.req.Terms != terms {
@@ -209,7 +209,7 @@ func (c *call) askShard(ctx context.Context) ([]hongbao.Answer, error) {
 // readWins answers the grabs that were granted earlier, because a full Redis still returns receipts. The other grabs
 // get the error full, which says that this call did nothing. They are not tried again: Redis stays full for longer.
 func (c *call) readWins(ctx context.Context, full error) ([]hongbao.Answer, error) {
-	answers, err := c.lane.shard.Receipts(ctx, c.lane.id, c.req.Grabs, c.answers)
+	answers, err := c.lane.shard.Receipts(ctx, c.req.Grabs, c.answers)
 	if err != nil || answers[0].Outcome == hongbao.OutcomeFrozen {
 		return answers, err
 	}
@@ -255,7 +255,7 @@ func (c *call) awaitDurability(ctx context.Context) error {
 	if !c.info.Codes {
 		return nil
 	}
-	missing, err := shard.FillCodes(ctx, c.lane.id, receipts...)
+	missing, err := shard.FillCodes(ctx, receipts...)
 	if err != nil {
 		return hongbao.Outagef(hongbao.ClassUnknown, "granted, but the codes could not be read: %w", err)
 	}

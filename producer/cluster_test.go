@@ -90,11 +90,11 @@ func TestClusterFailoverUnderLoad(t *testing.T) {
 	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
 	client := cluster.Client(t, func(o *redis.ClusterOptions) { o.ReadTimeout, o.DialTimeout = time.Second, time.Second })
 	st := storetest.InitializedOn(t, client, 3)
-	b := &bundle{admin: client, store: st, k: st.Home("rain")}
+	b := &bundle{admin: client, store: st, k: st.Home("rain").Shard}
 	c := spec("rain", 4000)
 	for i := 0; b.k.Index() != 0; i++ { // look for a campaign id on shard 0, which is on the first master
 		c.ID = fmt.Sprintf("rain-%d", i)
-		b.k = st.Home(c.ID)
+		b.k = st.Home(c.ID).Shard
 	}
 	c.Durability = hongbao.DurabilityReplica
 	b.load(t, c)

@@ -62,7 +62,7 @@ func (l *lane) first(ctx context.Context) (found bool, err error) {
 // readCampaign reads the campaign's terms. It returns an error if the shard belongs to another deployment or is not open
 // on this server, or if the server can't provide the durability class. Otherwise found says whether the campaign exists.
 func (l *lane) readCampaign(ctx context.Context) (found bool, err error) {
-	terms, err := l.shard.GrabTerms(ctx, l.id)
+	terms, err := l.shard.GrabTerms(ctx)
 	if err != nil {
 		return false, err
 	}

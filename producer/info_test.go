@@ -163,7 +163,7 @@ func TestVanishedCampaignIsFrozen(t *testing.T) {
 	require.NoError(t, b.admin.Rename(t.Context(), b.k.Keys.Campaign("hidden"), b.k.Keys.Campaign("rain")).Err())
 	require.Equal(t, hongbao.OutcomeGranted, ask("u2"))
 
-	_, err := b.k.Close(t.Context(), "rain", true, 0)
+	_, err := b.k.Place("rain").Close(t.Context(), true, 0)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeEnded, ask("u3"))
 	require.NoError(t, b.admin.Del(t.Context(), b.k.Keys.Campaign("rain")).Err())

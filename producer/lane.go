@@ -44,7 +44,7 @@ type campaign struct {
 type lane struct {
 	*campaign
 	place int
-	shard *store.Shard
+	shard store.Place
 	seen  atomic.Pointer[info] // nil until the first look
 	// terms are those of the last call. The next call sends them, so the script need not return them again.
 	terms atomic.Pointer[store.LimitPeriods]
@@ -180,7 +180,7 @@ func (c *campaign) layCourse() {
 	c.course, c.memory = walk.NewCourse(c.id, i.Places, i.PerUser), walk.NewMemory(i.Places)
 }
 
-func (c *campaign) addLanes(places ...*store.Shard) {
+func (c *campaign) addLanes(places ...store.Place) {
 	for _, k := range places {
 		c.lanes = append(c.lanes, &lane{campaign: c, place: len(c.lanes), shard: k, used: time.Now()})
 	}

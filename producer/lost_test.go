@@ -104,7 +104,7 @@ func TestShardOfAPlaceIsLost(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 2)
 	b.load(t, over(2, 6, 1))
-	b.lose(t, b.store.Places("rain", 2)[1])
+	b.lose(t, b.store.Places("rain", 2)[1].Shard)
 	ask := grabAsNewUser(t, b.producer(t, impatient), "r1")
 	require.Equal(t, hongbao.OutcomeGranted, ask(0))
 	require.Equal(t, hongbao.OutcomeFrozen, ask(1))

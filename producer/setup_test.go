@@ -50,7 +50,7 @@ func setup(t *testing.T) *bundle {
 func setupOn(t *testing.T, server *testkit.RedisServer, n int) *bundle {
 	t.Helper()
 	st := storetest.InitializedOn(t, server.Client(t), n)
-	return &bundle{server: server, admin: st.Redis(), store: st, k: st.Home("rain")}
+	return &bundle{server: server, admin: st.Redis(), store: st, k: st.Home("rain").Shard}
 }
 
 func spec(id string, packets int64) hongbao.Campaign {

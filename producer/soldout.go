@@ -85,7 +85,7 @@ func (l *lane) lookForFilter(terms *store.LimitPeriods, now time.Time) {
 func (c *campaign) fetchFilter(revision string) {
 	ctx, cancel := context.WithTimeout(c.p.ctx, filterTimeout)
 	defer cancel()
-	f, err := winners.Fetch(ctx, c.lanes[0].shard, c.id, revision)
+	f, err := winners.Fetch(ctx, c.lanes[0].shard, revision)
 	if f == nil && !hongbao.IsOutage(err) {
 		err = errors.Join(err, c.p.store.Campaign(c.id).WantFilter(ctx, revision))
 	}

@@ -50,7 +50,7 @@ func (b *bundle) whole(t *testing.T, n int64, packets int64) {
 		require.Len(t, entries[i].Grants, 1)
 		g := &entries[i].Grants[0]
 		require.Equal(t, int64(i+1), g.Seq)
-		held, err := k.UserReceipts(t.Context(), "rain", g.User)
+		held, err := k.Place("rain").UserReceipts(t.Context(), g.User)
 		require.NoError(t, err)
 		has := held.Receipts
 		require.Len(t, has, 1)
@@ -60,7 +60,7 @@ func (b *bundle) whole(t *testing.T, n int64, packets int64) {
 	stock, err := b.rdb.LLen(t.Context(), k.Keys.Stock("rain")).Result()
 	require.NoError(t, err)
 	require.Equal(t, packets-n, stock)
-	f, err := k.CampaignFields(t.Context(), "rain")
+	f, err := k.Place("rain").CampaignFields(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []int64{n, packets, int64(sum)}, []int64{f.Granted, f.Loaded, int64(f.GrantedAmount)})
 }

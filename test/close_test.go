@@ -46,7 +46,7 @@ func newEndingOn(t *testing.T, rdb redis.UniversalClient, spec string, n int, mo
 	var err error
 	e.store, err = store.New(store.Config{Redis: rdb, Space: hongbao.Space{Prefix: e.prefix, Shards: n}})
 	require.NoError(t, err)
-	e.keys = e.store.Home("rain")
+	e.keys = e.store.Home("rain").Shard
 	now := time.Now().UTC().Truncate(time.Second)
 	file := e.file("rain.yaml", fmt.Sprintf(`id: rain
 name: Spring rain
@@ -90,7 +90,7 @@ func (e *ending) work() (stop func()) {
 // left returns the amount that was left at the close, according to the close entry.
 func (e *ending) left() int64 {
 	e.t.Helper()
-	c, err := e.keys.CloseOf(e.t.Context(), "rain")
+	c, err := e.keys.Place("rain").CloseOf(e.t.Context())
 	require.NoError(e.t, err)
 	return int64(c.Close.LeftAmount)
 }

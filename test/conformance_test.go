@@ -328,7 +328,7 @@ func (l *life) end() {
 }
 
 // places returns the shards over which a campaign is spread.
-func (l *life) places(id string) []*store.Shard {
+func (l *life) places(id string) []store.Place {
 	if id == l.wide {
 		return l.store.Places(id, siteShards)
 	}

@@ -53,7 +53,7 @@ func (e *ending) heldBy(user string) (source string, packets []int64) {
 }
 
 // grabOnEach grabs for two users on each place, and for a third user on two places.
-func (e *ending) grabOnEach(places []*store.Shard) {
+func (e *ending) grabOnEach(places []store.Place) {
 	e.t.Helper()
 	for j, k := range places {
 		users := []string{user(10 + j), user(20 + j)}
@@ -61,7 +61,7 @@ func (e *ending) grabOnEach(places []*store.Shard) {
 			users = append(users, user(1))
 		}
 		for _, u := range users {
-			storetest.Grab(e.t, k, "rain", u+"/r"+u)
+			storetest.Grab(e.t, k.Shard, "rain", u+"/r"+u)
 		}
 	}
 }
@@ -85,10 +85,10 @@ func TestEndOnFourShards(t *testing.T) {
 	require.Equal(t, []int64{9, 11}, packets, "the third packets of shards 1 and 3 of 4")
 	require.Contains(t, e.ok("campaign", "show", "rain"), "10 of ")
 
-	stopped := nodeOf(t, cluster, rdb, places[2])
+	stopped := nodeOf(t, cluster, rdb, places[2].Shard)
 	silent := 0
 	for _, k := range places {
-		if nodeOf(t, cluster, rdb, k) == stopped {
+		if nodeOf(t, cluster, rdb, k.Shard) == stopped {
 			silent++
 		}
 	}
@@ -167,10 +167,10 @@ func (e *ending) row(id string) *ledger.StoredCampaign {
 }
 
 // leftOver returns the sum of the amounts left in the close entries of all places.
-func (e *ending) leftOver(places []*store.Shard) (sum int64) {
+func (e *ending) leftOver(places []store.Place) (sum int64) {
 	e.t.Helper()
 	for _, k := range places {
-		c, err := k.CloseOf(e.t.Context(), "rain")
+		c, err := k.Place("rain").CloseOf(e.t.Context())
 		require.NoError(e.t, err)
 		sum += int64(c.Close.LeftAmount)
 	}

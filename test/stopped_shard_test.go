@@ -75,16 +75,16 @@ func TestCrowdWhileAShardIsStopped(t *testing.T) {
 	c.Shards = 4
 	b.load(t, c)
 	places := st.Places("rain", 4)
-	home := nodeOf(t, cluster, rdb, places[0])
+	home := nodeOf(t, cluster, rdb, places[0].Shard)
 	var answering []*store.Shard
 	stopped := home
 	for _, k := range places {
-		node := nodeOf(t, cluster, rdb, k)
+		node := nodeOf(t, cluster, rdb, k.Shard)
 		if stopped == home {
 			stopped = node
 		}
 		if node == home || node != stopped {
-			answering = append(answering, k)
+			answering = append(answering, k.Shard)
 		}
 	}
 	require.NotEqual(t, home, stopped)

@@ -100,7 +100,7 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 		c := couponrush.Spec(fmt.Sprint("rush", run), l, now.AddDate(0, 0, -days-2), now.AddDate(0, 0, 1), noonZone(now))
 		codes := campaign.DrawCodes(c.Codes.Pattern, int(l.Max))
 		require.NoError(t, loaded.Load(ctx, st, c, codes))
-		h := &history{rdb: rdb, keys: st.Home(c.ID), key: fmt.Sprintf("%s:{classic}:%s:", prefix, c.ID),
+		h := &history{rdb: rdb, keys: st.Home(c.ID).Shard, key: fmt.Sprintf("%s:{classic}:%s:", prefix, c.ID),
 			Rush: couponrush.Rush{Producer: p, Campaign: c.ID}}
 		require.NoError(t, rdb.HSet(ctx, h.key+"coupon", "max", l.Max, "user_max", l.UserMax, "user_per_day_max",
 			l.UserPerDayMax).Err())

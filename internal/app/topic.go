@@ -130,7 +130,7 @@ func (s *campaignSource) Terms(ctx context.Context, shard int, id string) (terms
 	if terms, found = s.terms[id]; found {
 		return terms, true, nil
 	}
-	terms.Currency, terms.Codes, err = s.app.store.Shard(shard).Terms(ctx, id)
+	terms.Currency, terms.Codes, err = s.app.store.Shard(shard).Place(id).Terms(ctx)
 	if errors.Is(err, store.ErrNotInRedis) {
 		var c ledger.StoredCampaign
 		if c, found, err = s.app.ledger.Campaign(ctx, id); err != nil || !found {
@@ -149,7 +149,7 @@ func (s *campaignSource) Terms(ctx context.Context, shard int, id string) (terms
 
 // Codes returns the codes of packets of a shard. A code is "" if neither Redis nor the ledger has it.
 func (s *campaignSource) Codes(ctx context.Context, shard int, id string, packets []int64) ([]string, error) {
-	codes, err := s.app.store.Shard(shard).Codes(ctx, id, packets)
+	codes, err := s.app.store.Shard(shard).Place(id).Codes(ctx, packets)
 	if err != nil || !slices.Contains(codes, "") {
 		return codes, err
 	}

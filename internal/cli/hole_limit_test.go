@@ -33,7 +33,7 @@ func TestHoleAboveTheLimit(t *testing.T) {
 			d.campaign("rain", 10, 1000, "sponsor:", spec)
 			number := d.withholds("rain", 2)[0]
 			places := d.store.Places("rain", shards)
-			storetest.Grab(t, places[len(places)-1], "rain", "told/r-1") // the retry
+			storetest.Grab(t, places[len(places)-1].Shard, "rain", "told/r-1") // the retry
 			w := d.start("work")
 			d.quiet()
 			if shards > 1 {

@@ -119,7 +119,7 @@ func TestHoleOverShards(t *testing.T) {
 	ctx, places := t.Context(), d.store.Places("rain", 2)
 	number := d.withholds("rain", 3)[0]
 	// The repeat of user walked found the first shard empty.
-	storetest.Grab(t, places[1], "rain", "walked/r-1", "full/r-2", "full/r-3")
+	storetest.Grab(t, places[1].Shard, "rain", "walked/r-1", "full/r-2", "full/r-3")
 	grant := func(user, request string) []string {
 		return []string{"hole", "grant", "rain", "--packet", number, "--user", user, "--request-id", request, "--by", "ann",
 			"--why", "the log of the app"}

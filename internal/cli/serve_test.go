@@ -165,7 +165,7 @@ func TestServeRemembersWhatItOnlyRead(t *testing.T) {
 	d := setup(t, options{})
 	d.campaign("rain", 9, 900)
 	k := d.store.Home("rain")
-	storetest.Grab(t, k, "rain", "u1/r1")
+	storetest.Grab(t, k.Shard, "rain", "u1/r1")
 	status, text := d.serve().call("GET", "/v1/campaigns/rain/grabs/me", "k1", "u1", "")
 	require.Equal(t, http.StatusOK, status, "%s", text)
 	require.NoError(t, d.rdb.HSet(t.Context(), k.Keys.Meta(), "frozen", time.Now().UnixMilli()).Err())

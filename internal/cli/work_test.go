@@ -144,7 +144,7 @@ func (p *program) stop(s syscall.Signal) result {
 // plant writes an entry to the stream, like an attacker with access to Redis. In fields, SEQ is replaced by a new seq.
 func (d *deployment) plant(id string, fields ...string) int64 {
 	d.t.Helper()
-	return d.plantOn(d.store.Home(id), fields...)
+	return d.plantOn(d.store.Home(id).Shard, fields...)
 }
 
 // plantOn does the same on a given shard.

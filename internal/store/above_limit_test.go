@@ -42,10 +42,10 @@ func TestGrantAboveTheLimit(t *testing.T) {
 			require.Equal(t, "1", b.rdb.HGet(ctx, b.k.Keys.Campaign("rain"), "above_limit").Val())
 			has := b.grab(t, "rain", "told/r1")[0].Receipts
 			require.Equal(t, retry, has[:1], "a repeat of the retry")
-			fields, err := b.k.CampaignFields(ctx, "rain")
+			fields, err := b.k.Place("rain").CampaignFields(ctx)
 			require.NoError(t, err)
 			require.EqualValues(t, 2, fields.Granted)
-			e, err := b.k.Close(ctx, "rain", true, 0)
+			e, err := b.k.Place("rain").Close(ctx, true, 0)
 			require.NoError(t, err)
 			require.EqualValues(t, 2, e.Close.Granted)
 		})
@@ -63,8 +63,8 @@ func TestCloseCountsOnlyGrantsAboveTheLimit(t *testing.T) {
 	_, err := b.k.GrantWithheld(ctx, &g, store.Room{AboveLimit: true})
 	require.NoError(t, err)
 	require.NoError(t, b.rdb.LPop(ctx, b.k.Keys.Stock("rain")).Err())
-	_, err = b.k.Close(ctx, "rain", true, 0)
+	_, err = b.k.Place("rain").Close(ctx, true, 0)
 	require.ErrorContains(t, err, "1 users have receipts, at most 1 each and 1 above that limit")
-	_, err = b.k.CampaignFields(ctx, "rain")
+	_, err = b.k.Place("rain").CampaignFields(ctx)
 	require.ErrorContains(t, err, "at most 1 each and 1 above that limit")
 }

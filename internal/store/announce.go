@@ -71,8 +71,8 @@ func refusedAnnouncement(a *Announcement, why, state string, newest int64) error
 }
 
 // generations returns how many generations of a campaign were announced on the shard; 1 if the campaign is not there.
-func (k *Shard) generations(ctx context.Context, campaign string) (int64, error) {
-	f, err := k.fields(ctx, campaign, "generation")
+func (p Place) generations(ctx context.Context) (int64, error) {
+	f, err := p.fields(ctx, "generation")
 	if err != nil {
 		return 0, err
 	}
@@ -83,7 +83,7 @@ func (k *Shard) generations(ctx context.Context, campaign string) (int64, error)
 		return 0, err
 	}
 	if f.Generation < 1 || f.Generation > MaxGenerations {
-		return 0, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis has the generation %d, want 1 to %d", campaign,
+		return 0, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis has the generation %d, want 1 to %d", p.Campaign,
 			f.Generation, MaxGenerations)
 	}
 	return f.Generation, nil

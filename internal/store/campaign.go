@@ -111,8 +111,8 @@ func loadState(s *script, reply []string) (LoadState, error) {
 }
 
 // SetState changes the state of a campaign on its shard. It is no error if the campaign already has that state.
-func (k *Shard) SetState(ctx context.Context, campaign, to, from string) error {
-	_, err := k.SetStateBy(ctx, campaign, StateChange{To: to, From: from})
+func (p Place) SetState(ctx context.Context, to, from string) error {
+	_, err := p.SetStateBy(ctx, StateChange{To: to, From: from})
 	return err
 }
 
@@ -125,9 +125,9 @@ type StateChange struct {
 
 // SetStateBy is SetState that also stores who pauses or resumes the campaign, and why. changed is false if a pause or a
 // resume found the campaign in that state.
-func (k *Shard) SetStateBy(ctx context.Context, campaign string, c StateChange) (changed bool, err error) {
-	about := stream.Control{Kind: stream.ControlCampaign, Campaign: campaign}
-	reply, err := k.run(ctx, stateScript, []string{k.Keys.Campaign(campaign), k.Keys.Stock(campaign), k.Keys.Controls()},
+func (p Place) SetStateBy(ctx context.Context, c StateChange) (changed bool, err error) {
+	about := stream.Control{Kind: stream.ControlCampaign, Campaign: p.Campaign}
+	reply, err := p.run(ctx, stateScript, []string{p.Keys.Campaign(p.Campaign), p.Keys.Stock(p.Campaign), p.Keys.Controls()},
 		[]any{c.To, c.From, c.By, c.Why, about.Name()})
 	if err != nil {
 		return false, err
@@ -136,32 +136,32 @@ func (k *Shard) SetStateBy(ctx context.Context, campaign string, c StateChange) 
 		return len(reply) == 3 && reply[2] == "1", nil
 	}
 	if reply[1] == StateFrozen {
-		return false, LostError(campaign)
+		return false, LostError(p.Campaign)
 	}
 	switch reply[2] {
 	case "missing":
-		return false, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w: load it first", campaign, ErrNotInRedis)
+		return false, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w: load it first", p.Campaign, ErrNotInRedis)
 	case "packets":
 		return false, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s does not have all its packets yet: complete its load",
-			campaign)
+			p.Campaign)
 	}
 	return false, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is %s: only a campaign that is %s can become %s",
-		campaign, reply[1], c.From, c.To)
+		p.Campaign, reply[1], c.From, c.To)
 }
 
 // HasCampaign reports whether the shard has the campaign, also if its hash lacks the state.
-func (k *Shard) HasCampaign(ctx context.Context, campaign string) (bool, error) {
-	n, err := k.rdb.Exists(ctx, k.Keys.Campaign(campaign)).Result()
+func (p Place) HasCampaign(ctx context.Context) (bool, error) {
+	n, err := p.rdb.Exists(ctx, p.Keys.Campaign(p.Campaign)).Result()
 	if err != nil {
-		return false, fmt.Errorf("look for campaign %s: %w", campaign, Classify(err))
+		return false, fmt.Errorf("look for campaign %s: %w", p.Campaign, Classify(err))
 	}
 	return n > 0, nil
 }
 
 // CampaignState returns the campaign's state and its newest complete generation. The state is empty if the shard does
 // not have the campaign. It does not read the stock.
-func (k *Shard) CampaignState(ctx context.Context, campaign string) (state string, dealt int64, err error) {
-	f, err := k.fields(ctx, campaign, "state", "dealt")
+func (p Place) CampaignState(ctx context.Context) (state string, dealt int64, err error) {
+	f, err := p.fields(ctx, "state", "dealt")
 	if err != nil {
 		return "", 0, err
 	}

@@ -231,6 +231,6 @@ func (k Keys) askFields(ctx context.Context, pipe redis.Cmdable, campaign string
 }
 
 // fields reads some fields of a campaign's hash.
-func (k *Shard) fields(ctx context.Context, campaign string, names ...string) (*CampaignFields, error) {
-	return k.Keys.askFields(ctx, k.rdb, campaign, names...)()
+func (p Place) fields(ctx context.Context, names ...string) (*CampaignFields, error) {
+	return p.Keys.askFields(ctx, p.rdb, p.Campaign, names...)()
 }

@@ -45,19 +45,19 @@ func (c Campaign) move(ctx context.Context, to StateChange) (changed bool, err e
 	}
 	if len(places) > 1 {
 		states, errs := Ask(len(places), AllAtOnce, func(i int) (string, error) {
-			state, _, err := places[i].CampaignState(ctx, c.id)
+			state, _, err := places[i].CampaignState(ctx)
 			return state, err
 		})
 		for i, err := range errs {
 			if err != nil || slices.Contains([]string{to.To, to.From, StateFrozen, ""}, states[i]) {
 				continue
 			}
-			if _, err := places[i].SetStateBy(ctx, c.id, to); err != nil { // fails with the reason
+			if _, err := places[i].SetStateBy(ctx, to); err != nil { // fails with the reason
 				return false, onPlace(places[i], len(places), err)
 			}
 		}
 	}
-	moved, errs := Ask(len(places), AllAtOnce, func(i int) (bool, error) { return places[i].SetStateBy(ctx, c.id, to) })
+	moved, errs := Ask(len(places), AllAtOnce, func(i int) (bool, error) { return places[i].SetStateBy(ctx, to) })
 	for i, err := range errs {
 		if hongbao.IsOutage(err) { // an outage takes precedence over a refusal: a retry may succeed
 			return false, onPlace(places[i], len(places), err)

@@ -66,7 +66,7 @@ const missing = "missing"
 
 // Status reads the state of the campaign; false if it is not in Redis.
 func (c Campaign) Status(ctx context.Context) (st Status, found bool, err error) {
-	f, err := c.Home().CampaignFields(ctx, c.id)
+	f, err := c.Home().CampaignFields(ctx)
 	if err != nil || !f.Exists() {
 		return st, false, err
 	}
@@ -81,7 +81,7 @@ func (c Campaign) Status(ctx context.Context) (st Status, found bool, err error)
 		dealt: MaxGenerations}
 	for j, k := range places {
 		if j > 0 {
-			f, err = k.CampaignFields(ctx, c.id)
+			f, err = k.Place(c.id).CampaignFields(ctx)
 		}
 		if err == nil {
 			err = st.addPlace(k, f)
@@ -97,7 +97,7 @@ func (c Campaign) Status(ctx context.Context) (st Status, found bool, err error)
 // Spec returns the canonical form of the specification with which the campaign was loaded; false if Redis does not have
 // the campaign.
 func (c Campaign) Spec(ctx context.Context) (spec string, found bool, err error) {
-	f, err := c.Home().fields(ctx, c.id, "state", "spec")
+	f, err := c.Home().fields(ctx, "state", "spec")
 	if err != nil {
 		return "", false, err
 	}
@@ -105,7 +105,7 @@ func (c Campaign) Spec(ctx context.Context) (spec string, found bool, err error)
 }
 
 // addPlace adds the campaign's state on a place.
-func (s *Status) addPlace(k *Shard, f *CampaignFields) error {
+func (s *Status) addPlace(k Place, f *CampaignFields) error {
 	p, dealt := PlaceStatus{State: missing, Shard: k.Index()}, int64(1)
 	if f.Exists() {
 		err := errors.Join(f.Need("loaded", grantedField, grantedAmountField), f.Readable("dealt"), s.addFinished(f))

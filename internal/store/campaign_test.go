@@ -32,7 +32,7 @@ func TestLoadChunks(t *testing.T) {
 	require.Equal(t, store.LoadState{State: "loading", Hash: "h"}, load(1, "other", 9, 9), "another plan")
 	require.EqualValues(t, 2, load(1, "h", 2, 4).Loaded)
 	require.EqualValues(t, 2, load(1, "h", 2, 4).Loaded, "a repeat")
-	err = b.k.SetState(ctx, "rain", store.StateOpen, store.StateLoading)
+	err = b.k.Place("rain").SetState(ctx, store.StateOpen, store.StateLoading)
 	require.ErrorContains(t, err, "not have all its packets")
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 
@@ -44,7 +44,7 @@ func TestLoadChunks(t *testing.T) {
 	stock, err := b.rdb.LRange(ctx, b.k.Keys.Stock("rain"), 0, -1).Result()
 	require.NoError(t, err)
 	require.Equal(t, "1 2 2 4 3 3 4 1", strings.Join(stock, " "))
-	f, err := b.k.CampaignFields(ctx, "rain")
+	f, err := b.k.Place("rain").CampaignFields(ctx)
 	require.NoError(t, err)
 	require.Equal(t, []int64{4, 10, 0, 0},
 		[]int64{f.Loaded, int64(f.LoadedAmount), f.Granted, int64(f.GrantedAmount)})
@@ -75,7 +75,7 @@ func TestStates(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
-	set := func(to, from string) error { return b.k.SetState(ctx, "rain", to, from) }
+	set := func(to, from string) error { return b.k.Place("rain").SetState(ctx, to, from) }
 	require.ErrorContains(t, set(store.StatePaused, store.StateOpen), "not in Redis")
 	require.NoError(t, begin(ctx, b))
 	require.ErrorContains(t, set(store.StatePaused, store.StateOpen), "is loading")
@@ -153,13 +153,13 @@ func TestCampaignWithoutState(t *testing.T) {
 	b := setup(t)
 	b.load(t, spec("rain", 3))
 	require.NoError(t, b.rdb.HDel(t.Context(), b.k.Keys.Campaign("rain"), "state").Err())
-	found, err := b.k.HasCampaign(t.Context(), "rain")
+	found, err := b.k.Place("rain").HasCampaign(t.Context())
 	require.NoError(t, err)
 	require.True(t, found)
 	_, found, err = b.store.Campaign("rain").Status(t.Context())
 	require.NoError(t, err)
 	require.True(t, found)
-	terms, err := b.k.GrabTerms(t.Context(), "rain")
+	terms, err := b.k.Place("rain").GrabTerms(t.Context())
 	require.NoError(t, err)
 	require.NotNil(t, terms)
 }

@@ -150,7 +150,7 @@ func grabCases() map[string]scriptCase {
 				b.grab(t, "rain", "u1")
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := b.k.Receipts(ctx, "rain", call("rain", "u1", "u2").Grabs, nil)
+				_, err := b.k.Place("rain").Receipts(ctx, call("rain", "u1", "u2").Grabs, nil)
 				return err
 			},
 		},
@@ -160,7 +160,7 @@ func grabCases() map[string]scriptCase {
 			},
 			prep: emptied,
 			call: func(ctx context.Context, b *bundle) error {
-				return b.k.Winners(ctx, "rain", b.revision(ctx), func(string) {})
+				return b.k.Place("rain").Winners(ctx, b.revision(ctx), func(string) {})
 			},
 		},
 		"put_filter": {
@@ -303,7 +303,7 @@ func loadCases() map[string]scriptCase {
 				require.NoError(t, chunk(t.Context(), b))
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				return b.k.SetState(ctx, "rain", store.StateOpen, store.StateLoading)
+				return b.k.Place("rain").SetState(ctx, store.StateOpen, store.StateLoading)
 			},
 		},
 	}
@@ -321,7 +321,7 @@ func endCases() map[string]scriptCase {
 				b.grab(t, "rain", "u1", "u2")
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := b.k.Close(ctx, "rain", true, 0)
+				_, err := b.k.Place("rain").Close(ctx, true, 0)
 				return err
 			},
 		},
@@ -329,7 +329,7 @@ func endCases() map[string]scriptCase {
 			keys: func(b *bundle) []string { return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Refunded()} },
 			prep: func(t *testing.T, b *bundle) { b.closed(t, "rain", 5, 2) },
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := b.k.Refunded(ctx, "rain")
+				_, err := b.k.Place("rain").Refunded(ctx)
 				return err
 			},
 		},
@@ -355,11 +355,11 @@ func endCases() map[string]scriptCase {
 			},
 			prep: func(t *testing.T, b *bundle) {
 				b.closed(t, "rain", 5, 2)
-				_, err := b.k.Refunded(t.Context(), "rain")
+				_, err := b.k.Place("rain").Refunded(t.Context())
 				require.NoError(t, err)
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := b.k.PurgeCampaign(ctx, "rain", 0)
+				_, err := b.k.Place("rain").PurgeCampaign(ctx, 0)
 				return err
 			},
 		},
@@ -624,7 +624,7 @@ func withheldCases() map[string]scriptCase {
 			},
 			prep: withheldThree,
 			call: func(ctx context.Context, b *bundle) error {
-				_, _, err := b.k.ReleaseWithheld(ctx, "rain")
+				_, _, err := b.k.Place("rain").ReleaseWithheld(ctx)
 				return err
 			},
 		},

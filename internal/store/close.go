@@ -32,22 +32,22 @@ var ErrNotClosed = errors.New("the campaign is not closed")
 
 // Close closes a campaign on its shard and returns its close entry. For a closed campaign it returns the same entry
 // again.
-func (k *Shard) Close(ctx context.Context, campaign string, early bool, packets int64) (stream.Entry, error) {
+func (p Place) Close(ctx context.Context, early bool, packets int64) (stream.Entry, error) {
 	how := ""
 	if early {
 		how = "early"
 	}
 	for generations := int64(1); ; {
-		keys := append([]string{k.Keys.Meta(), k.Keys.Events(), k.Keys.Campaign(campaign), k.Keys.Receipts(campaign),
-			k.Keys.Withheld(campaign)}, k.Keys.Stocks(campaign, generations)...)
-		reply, err := k.run(ctx, closeScript, keys, []any{how, packets})
+		keys := append([]string{p.Keys.Meta(), p.Keys.Events(), p.Keys.Campaign(p.Campaign), p.Keys.Receipts(p.Campaign),
+			p.Keys.Withheld(p.Campaign)}, p.Keys.Stocks(p.Campaign, generations)...)
+		reply, err := p.run(ctx, closeScript, keys, []any{how, packets})
 		if err != nil {
 			return stream.Entry{}, err
 		}
 		r := replyReader{rest: reply}
 		switch r.string() {
 		case "refused":
-			return stream.Entry{}, refusedClose(campaign, &r)
+			return stream.Entry{}, refusedClose(p.Campaign, &r)
 		case "generations":
 			if generations = r.int64(); r.done(closeScript) != nil {
 				return stream.Entry{}, r.done(closeScript)
@@ -55,7 +55,7 @@ func (k *Shard) Close(ctx context.Context, campaign string, early bool, packets 
 			continue // the loop ends, because the number only rises with each top-up
 		}
 		_ = r.string() // the state, closed or refunded
-		e := readClose(&r, k.Keys, campaign)
+		e := readClose(&r, p.Keys, p.Campaign)
 		return e, r.done(closeScript)
 	}
 }
@@ -96,33 +96,33 @@ func refusedClose(campaign string, r *replyReader) error {
 // CloseOf returns the close entry of a campaign that is closed on its shard. Its epoch is that of the shard, because
 // Redis still has the close. Otherwise the error is ErrNotInRedis, ErrLost, or ErrNotClosed with the campaign's state. All
 // three are Permanent.
-func (k *Shard) CloseOf(ctx context.Context, campaign string) (stream.Entry, error) {
-	pipe := k.rdb.Pipeline()
-	epoch := pipe.HGet(ctx, k.Keys.Meta(), "epoch") // read first: the close is of this epoch or of a later one
-	fields := k.Keys.askFields(ctx, pipe, campaign, "state", "close_seq", "closed_at", grantedField, grantedAmountField,
+func (p Place) CloseOf(ctx context.Context) (stream.Entry, error) {
+	pipe := p.rdb.Pipeline()
+	epoch := pipe.HGet(ctx, p.Keys.Meta(), "epoch") // read first: the close is of this epoch or of a later one
+	fields := p.Keys.askFields(ctx, pipe, p.Campaign, "state", "close_seq", "closed_at", grantedField, grantedAmountField,
 		"loaded", "loaded_amount")
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	if err := epoch.Err(); err != nil && !errors.Is(err, redis.Nil) {
-		return stream.Entry{}, fmt.Errorf("read the epoch of %s: %w", k.Keys.Meta(), Classify(err))
+		return stream.Entry{}, fmt.Errorf("read the epoch of %s: %w", p.Keys.Meta(), Classify(err))
 	}
 	f, err := fields()
 	switch {
 	case err != nil:
 		return stream.Entry{}, err
 	case f.State == "":
-		return stream.Entry{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
+		return stream.Entry{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", p.Campaign, ErrNotInRedis)
 	case f.State == StateFrozen:
-		return stream.Entry{}, LostError(campaign)
+		return stream.Entry{}, LostError(p.Campaign)
 	case !f.Has("close_seq"):
-		return stream.Entry{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is %s: %w", campaign, f.State, ErrNotClosed)
+		return stream.Entry{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is %s: %w", p.Campaign, f.State, ErrNotClosed)
 	}
 	if err := f.Need("close_seq", "closed_at", grantedField, grantedAmountField, "loaded", "loaded_amount"); err != nil {
-		return stream.Entry{}, fmt.Errorf("read the close of the campaign in %s: %w", k.Keys.Campaign(campaign), err)
+		return stream.Entry{}, fmt.Errorf("read the close of the campaign in %s: %w", p.Keys.Campaign(p.Campaign), err)
 	}
-	e := stream.Entry{Shard: k.Index(), Kind: stream.EntryClose, Campaign: campaign, Seq: f.CloseSeq, Time: f.ClosedAt.UTC()}
+	e := stream.Entry{Shard: p.Index(), Kind: stream.EntryClose, Campaign: p.Campaign, Seq: f.CloseSeq, Time: f.ClosedAt.UTC()}
 	if e.Epoch, err = epoch.Int64(); err != nil {
-		return stream.Entry{}, hongbao.Errorf(hongbao.ClassBroken, "read the close of campaign %s: the epoch in %s: %w", campaign,
-			k.Keys.Meta(), err)
+		return stream.Entry{}, hongbao.Errorf(hongbao.ClassBroken, "read the close of campaign %s: the epoch in %s: %w", p.Campaign,
+			p.Keys.Meta(), err)
 	}
 	e.Close = stream.Closing{Granted: f.Granted, GrantedAmount: f.GrantedAmount, Left: f.Loaded - f.Granted,
 		LeftAmount: f.LoadedAmount - f.GrantedAmount}
@@ -131,8 +131,8 @@ func (k *Shard) CloseOf(ctx context.Context, campaign string) (stream.Entry, err
 
 // Refunded records on the shard that a closed campaign was refunded. It returns the time of the first call. The error
 // is ErrNotClosed or ErrNotInRedis where they apply.
-func (k *Shard) Refunded(ctx context.Context, campaign string) (time.Time, error) {
-	reply, err := k.run(ctx, refundedScript, []string{k.Keys.Campaign(campaign), k.Keys.Refunded()}, []any{campaign})
+func (p Place) Refunded(ctx context.Context) (time.Time, error) {
+	reply, err := p.run(ctx, refundedScript, []string{p.Keys.Campaign(p.Campaign), p.Keys.Refunded()}, []any{p.Campaign})
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -145,11 +145,11 @@ func (k *Shard) Refunded(ctx context.Context, campaign string) (time.Time, error
 	case r.err != nil:
 		return time.Time{}, r.done(refundedScript)
 	case state == "":
-		return time.Time{}, hongbao.Errorf(hongbao.ClassPermanent, "note the refund of campaign %s: %w", campaign,
+		return time.Time{}, hongbao.Errorf(hongbao.ClassPermanent, "note the refund of campaign %s: %w", p.Campaign,
 			ErrNotInRedis)
 	default:
 		return time.Time{}, hongbao.Errorf(hongbao.ClassPermanent, "note the refund of campaign %s, which is %s: %w",
-			campaign, state, ErrNotClosed)
+			p.Campaign, state, ErrNotClosed)
 	}
 }
 
@@ -176,16 +176,16 @@ func (k *Shard) DueToRetire(ctx context.Context, grace time.Duration, count int)
 
 // PurgeCampaign removes a refunded campaign from Redis if its grace is over. Otherwise it returns the rest of the
 // grace; 0 means that the campaign is removed. It refuses a campaign that was not refunded.
-func (k *Shard) PurgeCampaign(ctx context.Context, campaign string, grace time.Duration) (time.Duration, error) {
-	generations, err := k.generations(ctx, campaign)
+func (p Place) PurgeCampaign(ctx context.Context, grace time.Duration) (time.Duration, error) {
+	generations, err := p.generations(ctx)
 	if err != nil {
 		return 0, err
 	}
-	stocks := k.Keys.Stocks(campaign, generations)
-	keys := append([]string{k.Keys.Campaign(campaign), stocks[0], k.Keys.Receipts(campaign),
-		k.Keys.Counters(campaign, "c"), k.Keys.Codes(campaign), k.Keys.Refunded(), k.Keys.Filter(campaign),
-		k.Keys.Withheld(campaign)}, stocks[1:]...)
-	reply, err := k.run(ctx, purgeCampaignScript, keys, []any{campaign, grace.Milliseconds()})
+	stocks := p.Keys.Stocks(p.Campaign, generations)
+	keys := append([]string{p.Keys.Campaign(p.Campaign), stocks[0], p.Keys.Receipts(p.Campaign),
+		p.Keys.Counters(p.Campaign, "c"), p.Keys.Codes(p.Campaign), p.Keys.Refunded(), p.Keys.Filter(p.Campaign),
+		p.Keys.Withheld(p.Campaign)}, stocks[1:]...)
+	reply, err := p.run(ctx, purgeCampaignScript, keys, []any{p.Campaign, grace.Milliseconds()})
 	if err != nil {
 		return 0, err
 	}
@@ -198,6 +198,6 @@ func (k *Shard) PurgeCampaign(ctx context.Context, campaign string, grace time.D
 		return left, r.done(purgeCampaignScript)
 	default:
 		return 0, hongbao.Errorf(hongbao.ClassPermanent, "retire campaign %s: it is %s, only a refunded one leaves Redis",
-			campaign, r.string())
+			p.Campaign, r.string())
 	}
 }

@@ -25,7 +25,7 @@ func (b *bundle) closed(t *testing.T, id string, packets int64, granted int) str
 	for i := range granted {
 		b.grab(t, id, []string{"u1/r1", "u2/r2", "u3/r3"}[i])
 	}
-	e, err := b.k.Close(t.Context(), id, true, 0)
+	e, err := b.k.Place(id).Close(t.Context(), true, 0)
 	require.NoError(t, err)
 	return e
 }
@@ -36,14 +36,14 @@ func TestCloseEndsACampaign(t *testing.T) {
 	b.load(t, spec("rain", 5))
 	first := b.grab(t, "rain", "u1/r1", "u2/r2")
 	before := b.dump(t)
-	_, err := b.k.Close(t.Context(), "rain", false, 0)
+	_, err := b.k.Place("rain").Close(t.Context(), false, 0)
 	require.ErrorContains(t, err, "its window is open until")
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	require.Empty(t, differ(before, b.dump(t)))
-	_, err = b.k.CloseOf(t.Context(), "rain")
+	_, err = b.k.Place("rain").CloseOf(t.Context())
 	require.ErrorIs(t, err, store.ErrNotClosed)
 
-	e, err := b.k.Close(t.Context(), "rain", true, 0)
+	e, err := b.k.Place("rain").Close(t.Context(), true, 0)
 	require.NoError(t, err)
 	amount := first[0].Receipts[0].Amount + first[1].Receipts[0].Amount
 	require.Equal(t, stream.Closing{Granted: 2, GrantedAmount: amount, Left: 3, LeftAmount: 50 - amount}, e.Close)
@@ -60,9 +60,9 @@ func TestCloseEndsACampaign(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeEnded, answers[1].Outcome)
 
 	after := b.dump(t)
-	again, err := b.k.Close(t.Context(), "rain", false, 0) // not early: a closed campaign's window is not checked
+	again, err := b.k.Place("rain").Close(t.Context(), false, 0) // not early: a closed campaign's window is not checked
 	require.NoError(t, err)
-	stored, err := b.k.CloseOf(t.Context(), "rain")
+	stored, err := b.k.Place("rain").CloseOf(t.Context())
 	require.NoError(t, err)
 	e.ID = ""
 	require.Equal(t, e, again)
@@ -73,10 +73,10 @@ func TestCloseEndsACampaign(t *testing.T) {
 	// Found by the simulation.
 	require.NoError(t, b.rdb.HIncrBy(t.Context(), b.k.Keys.Meta(), "epoch", 2).Err())
 	e.Epoch += 2
-	again, err = b.k.Close(t.Context(), "rain", false, 0)
+	again, err = b.k.Place("rain").Close(t.Context(), false, 0)
 	require.NoError(t, err)
 	require.Equal(t, e, again)
-	stored, err = b.k.CloseOf(t.Context(), "rain")
+	stored, err = b.k.Place("rain").CloseOf(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, e, stored)
 }
@@ -121,7 +121,7 @@ func TestCloseRefuses(t *testing.T) {
 			b := setupOn(t, b.rdb)
 			c.prep(b)
 			before := b.dump(t)
-			_, err := b.k.Close(t.Context(), "rain", true, 0)
+			_, err := b.k.Place("rain").Close(t.Context(), true, 0)
 			require.ErrorContains(t, err, c.says)
 			require.Equal(t, c.class, hongbao.ClassOf(err))
 			require.Empty(t, differ(before, b.dump(t)))
@@ -136,7 +136,7 @@ func TestClosedBeforeItsWindow(t *testing.T) {
 	c := spec("rain", 5)
 	c.From, c.To = c.From.Add(2*time.Hour), c.To.Add(2*time.Hour)
 	b.load(t, c)
-	_, err := b.k.Close(t.Context(), "rain", true, 0)
+	_, err := b.k.Place("rain").Close(t.Context(), true, 0)
 	require.NoError(t, err)
 	answers, err := b.k.Grab(t.Context(), call("rain", "u1"), nil)
 	require.NoError(t, err)
@@ -155,7 +155,7 @@ func TestConcurrentCloses(t *testing.T) {
 		group.Go(func() error {
 			_, err := b.k.Grab(t.Context(), call("rain", grabber(i, 0), grabber(i, 1), grabber(i, 2)), nil)
 			if err == nil {
-				got[i], err = b.k.Close(t.Context(), "rain", true, 0)
+				got[i], err = b.k.Place("rain").Close(t.Context(), true, 0)
 			}
 			return err
 		})
@@ -183,30 +183,30 @@ func TestRefundedAndRetired(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.load(t, spec("snow", 3))
-	_, err := b.k.Refunded(t.Context(), "snow")
+	_, err := b.k.Place("snow").Refunded(t.Context())
 	require.ErrorIs(t, err, store.ErrNotClosed)
-	_, err = b.k.Refunded(t.Context(), "none")
+	_, err = b.k.Place("none").Refunded(t.Context())
 	require.ErrorIs(t, err, store.ErrNotInRedis)
-	_, err = b.k.PurgeCampaign(t.Context(), "snow", 0)
+	_, err = b.k.Place("snow").PurgeCampaign(t.Context(), 0)
 	require.ErrorContains(t, err, "it is open, only a refunded one")
 
 	closed := b.closed(t, "rain", 5, 2)
-	held, err := b.k.UserReceipts(t.Context(), "rain", "u1")
+	held, err := b.k.Place("rain").UserReceipts(t.Context(), "u1")
 	require.NoError(t, err)
 	require.Len(t, held.Receipts, 1)
-	none, err := b.k.UserReceipts(t.Context(), "rain", "u9")
+	none, err := b.k.Place("rain").UserReceipts(t.Context(), "u9")
 	require.NoError(t, err)
 	require.Empty(t, none.Receipts)
-	at, err := b.k.Refunded(t.Context(), "rain")
+	at, err := b.k.Place("rain").Refunded(t.Context())
 	require.NoError(t, err)
-	again, err := b.k.Refunded(t.Context(), "rain")
+	again, err := b.k.Place("rain").Refunded(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, at, again)
-	same, err := b.k.Close(t.Context(), "rain", false, 0)
+	same, err := b.k.Place("rain").Close(t.Context(), false, 0)
 	require.NoError(t, err)
 	require.Equal(t, closed, same)
 
-	left, err := b.k.PurgeCampaign(t.Context(), "rain", time.Hour)
+	left, err := b.k.Place("rain").PurgeCampaign(t.Context(), time.Hour)
 	require.NoError(t, err)
 	require.InDelta(t, time.Hour.Minutes(), left.Minutes(), 1)
 	due, err := b.k.DueToRetire(t.Context(), time.Hour, 10)
@@ -218,7 +218,7 @@ func TestRefundedAndRetired(t *testing.T) {
 	}, "its grace is over")
 	require.Equal(t, []string{"rain"}, due)
 	for range 2 {
-		left, err = b.k.PurgeCampaign(t.Context(), "rain", 0)
+		left, err = b.k.Place("rain").PurgeCampaign(t.Context(), 0)
 		require.NoError(t, err)
 		require.Zero(t, left)
 	}
@@ -229,7 +229,7 @@ func TestRefundedAndRetired(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, n, key)
 	}
-	_, err = b.k.UserReceipts(t.Context(), "rain", "u1")
+	_, err = b.k.Place("rain").UserReceipts(t.Context(), "u1")
 	require.ErrorIs(t, err, store.ErrNotInRedis)
 }
 
@@ -325,15 +325,15 @@ func TestCloseOfALostCampaignWithWithheldPackets(t *testing.T) {
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "state", store.StateFrozen).Err())
 	require.NoError(t, b.k.EndLost(t.Context(), &store.LostCampaign{ID: "rain", Packets: 5, Total: 50, Loaded: 5,
 		LoadedAmount: 50, Granted: 2, GrantedAmount: 20}))
-	e, err := b.k.Close(t.Context(), "rain", true, 0)
+	e, err := b.k.Place("rain").Close(t.Context(), true, 0)
 	require.NoError(t, err)
 	require.Equal(t, stream.Closing{Granted: 2, GrantedAmount: 20, Left: 3, LeftAmount: 30}, e.Close)
-	list, err := b.k.Withheld(t.Context(), "rain")
+	list, err := b.k.Place("rain").Withheld(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, list)
 
 	b.load(t, spec("snow", 5))
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Campaign("snow"), "withheld", "1 10").Err())
-	_, err = b.k.Close(t.Context(), "snow", true, 0)
+	_, err = b.k.Place("snow").Close(t.Context(), true, 0)
 	require.ErrorContains(t, err, "HBDAMAGED the field withheld")
 }

@@ -46,13 +46,13 @@ const StubHash = "-"
 
 // Terms returns a campaign's currency and whether its packets have codes. Neither ever changes. The error is
 // ErrNotInRedis, of ClassPermanent, if the campaign is not there, or if only a stub is.
-func (k *Shard) Terms(ctx context.Context, campaign string) (currency string, codes bool, err error) {
-	f, err := k.fields(ctx, campaign, "state", CodesField, "currency", "hash")
+func (p Place) Terms(ctx context.Context) (currency string, codes bool, err error) {
+	f, err := p.fields(ctx, "state", CodesField, "currency", "hash")
 	if err != nil {
 		return "", false, err
 	}
 	if f.State == "" || f.Hash == StubHash {
-		return "", false, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
+		return "", false, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", p.Campaign, ErrNotInRedis)
 	}
 	return f.Currency, f.Codes, nil
 }
@@ -61,7 +61,7 @@ func (k *Shard) Terms(ctx context.Context, campaign string) (currency string, co
 var ErrNoCode = errors.New("the packet has no code")
 
 // Codes returns the codes of packets with one HMGET. A packet without a code gets "".
-func (k *Shard) Codes(ctx context.Context, campaign string, packets []int64) ([]string, error) {
+func (p Place) Codes(ctx context.Context, packets []int64) ([]string, error) {
 	codes := make([]string, len(packets))
 	if len(packets) == 0 {
 		return codes, nil
@@ -70,9 +70,9 @@ func (k *Shard) Codes(ctx context.Context, campaign string, packets []int64) ([]
 	for i, p := range packets {
 		fields[i] = strconv.FormatInt(p, 10)
 	}
-	v, err := k.rdb.HMGet(ctx, k.Keys.Codes(campaign), fields...).Result()
+	v, err := p.rdb.HMGet(ctx, p.Keys.Codes(p.Campaign), fields...).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read %d codes of campaign %s: %w", len(packets), campaign, Classify(err))
+		return nil, fmt.Errorf("read %d codes of campaign %s: %w", len(packets), p.Campaign, Classify(err))
 	}
 	for i := range v {
 		codes[i], _ = v[i].(string)
@@ -83,7 +83,7 @@ func (k *Shard) Codes(ctx context.Context, campaign string, packets []int64) ([]
 // FillCodes puts the codes into receipts of a campaign that has codes, with a single HMGET. missing has one element
 // for each list: ErrNoCode if a packet of the list has no code in Redis, else nil. An error does not affect the
 // grants; a retry can return their codes.
-func (k *Shard) FillCodes(ctx context.Context, campaign string, lists ...[]hongbao.Receipt) (missing []error,
+func (p Place) FillCodes(ctx context.Context, lists ...[]hongbao.Receipt) (missing []error,
 	err error) {
 	var packets []int64
 	for _, list := range lists {
@@ -91,7 +91,7 @@ func (k *Shard) FillCodes(ctx context.Context, campaign string, lists ...[]hongb
 			packets = append(packets, list[i].Packet)
 		}
 	}
-	codes, err := k.Codes(ctx, campaign, packets)
+	codes, err := p.Codes(ctx, packets)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (k *Shard) FillCodes(ctx context.Context, campaign string, lists ...[]hongb
 			if list[i].Code, codes = codes[0], codes[1:]; list[i].Code == "" {
 				missing[at] = hongbao.Errorf(hongbao.ClassBroken,
 					"packet %d of campaign %s: %w in %s; `hongbao campaign load %s` puts it back from the ledger", list[i].Packet,
-					campaign, ErrNoCode, k.Keys.Codes(campaign), campaign)
+					p.Campaign, ErrNoCode, p.Keys.Codes(p.Campaign), p.Campaign)
 			}
 		}
 	}

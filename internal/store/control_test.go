@@ -31,7 +31,7 @@ func TestRestoreControl(t *testing.T) {
 	require.True(t, restore(paused))
 	require.False(t, restore(paused))
 	require.Equal(t, store.StatePaused, state())
-	require.NoError(t, k.SetState(ctx, "rain", store.StateOpen, store.StatePaused))
+	require.NoError(t, k.Place("rain").SetState(ctx, store.StateOpen, store.StatePaused))
 	require.False(t, restore(paused), "the resume is later, whatever the clock says")
 	require.Equal(t, store.StateOpen, state())
 

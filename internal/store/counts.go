@@ -13,13 +13,13 @@ import (
 // CampaignFields returns the campaign's hash; Exists says whether the shard has the campaign. If the hash
 // lacks granted and granted_amount, CampaignFields computes them. They are exact: the stock is read in the same
 // transaction as the hash.
-func (k *Shard) CampaignFields(ctx context.Context, campaign string) (*CampaignFields, error) {
+func (p Place) CampaignFields(ctx context.Context) (*CampaignFields, error) {
 	for {
-		generations, err := k.generations(ctx, campaign)
+		generations, err := p.generations(ctx)
 		if err != nil {
 			return nil, err
 		}
-		f, holders, stocks, err := k.readStocks(ctx, campaign, generations)
+		f, holders, stocks, err := p.readStocks(ctx, generations)
 		if err != nil {
 			return nil, err
 		}
@@ -36,8 +36,8 @@ func (k *Shard) CampaignFields(ctx context.Context, campaign string) (*CampaignF
 		for i := range stocks {
 			n, sum, err := stocks[i].left()
 			if err != nil {
-				return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis, %s: %w", campaign,
-					k.Keys.LoadedTotals(campaign, int64(i+1)), err)
+				return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis, %s: %w", p.Campaign,
+					p.Keys.LoadedTotals(p.Campaign, int64(i+1)), err)
 			}
 			left, amount = left+n, amount+sum
 		}
@@ -46,7 +46,7 @@ func (k *Shard) CampaignFields(ctx context.Context, campaign string) (*CampaignF
 		}
 		f.Granted, f.GrantedAmount = f.Loaded-left, f.LoadedAmount-amount
 		f.has[grantedField], f.has[grantedAmountField] = nil, nil
-		return f, k.checkHolders(f, holders)
+		return f, p.checkHolders(f, holders)
 	}
 }
 
@@ -70,24 +70,23 @@ type stockRead struct {
 }
 
 // readStocks reads a campaign's hash, the number of users who have receipts, and the stocks, in one transaction.
-func (k *Shard) readStocks(ctx context.Context, campaign string, generations int64) (*CampaignFields, int64,
-	[]stockRead, error) {
+func (p Place) readStocks(ctx context.Context, generations int64) (*CampaignFields, int64, []stockRead, error) {
 	var fields *redis.MapStringStringCmd
 	var holders *redis.IntCmd
 	var stocks []stockRead
-	_, err := k.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		fields, holders = p.HGetAll(ctx, k.Keys.Campaign(campaign)), p.HLen(ctx, k.Keys.Receipts(campaign))
+	_, err := p.rdb.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+		fields, holders = pipe.HGetAll(ctx, p.Keys.Campaign(p.Campaign)), pipe.HLen(ctx, p.Keys.Receipts(p.Campaign))
 		for g := int64(1); g <= generations; g++ {
-			stock := k.Keys.StockOf(campaign, g)
-			stocks = append(stocks, stockRead{p.LLen(ctx, stock), p.LRange(ctx, stock, 0, MaxChunk-1),
-				p.LRange(ctx, k.Keys.LoadedTotals(campaign, g), 0, -1)})
+			stock := p.Keys.StockOf(p.Campaign, g)
+			stocks = append(stocks, stockRead{pipe.LLen(ctx, stock), pipe.LRange(ctx, stock, 0, MaxChunk-1),
+				pipe.LRange(ctx, p.Keys.LoadedTotals(p.Campaign, g), 0, -1)})
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, 0, nil, fmt.Errorf("read campaign %s: %w", campaign, Classify(err))
+		return nil, 0, nil, fmt.Errorf("read campaign %s: %w", p.Campaign, Classify(err))
 	}
-	return parseFields(campaign, fields.Val()), holders.Val(), stocks, nil
+	return parseFields(p.Campaign, fields.Val()), holders.Val(), stocks, nil
 }
 
 // left returns the number of packets in a stock and their sum, in the same way as lua/left.lua. It does not call the

@@ -30,14 +30,14 @@ func TestCountsOfWhatWasGranted(t *testing.T) {
 		for i := range granted {
 			sum += b.grab(t, "rain", fmt.Sprint("u", i))[0].Receipts[0].Amount
 		}
-		f, err := k.CampaignFields(t.Context(), "rain")
+		f, err := k.Place("rain").CampaignFields(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, []int64{int64(granted), int64(sum)}, []int64{f.Granted, int64(f.GrantedAmount)})
-		e, err := k.Close(t.Context(), "rain", true, 0)
+		e, err := k.Place("rain").Close(t.Context(), true, 0)
 		require.NoError(t, err)
 		require.EqualValues(t, granted, e.Close.Granted)
 		require.Equal(t, sum, e.Close.GrantedAmount)
-		f, err = k.CampaignFields(t.Context(), "rain")
+		f, err = k.Place("rain").CampaignFields(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, []int64{int64(granted), int64(sum)}, []int64{f.Granted, int64(f.GrantedAmount)})
 	}
@@ -61,9 +61,9 @@ func TestSumsThatDoNotFit(t *testing.T) {
 			b.load(t, spec("rain", 5))
 			require.NoError(t, plant(b))
 			before := b.dump(t)
-			_, err := b.k.CampaignFields(t.Context(), "rain")
+			_, err := b.k.Place("rain").CampaignFields(t.Context())
 			require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
-			_, err = b.k.Close(t.Context(), "rain", true, 0)
+			_, err = b.k.Place("rain").Close(t.Context(), true, 0)
 			require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 			require.Empty(t, differ(before, b.dump(t)))
 		})

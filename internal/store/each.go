@@ -41,14 +41,14 @@ func Ask[T any](n, atOnce int, fn func(i int) (T, error)) ([]T, []error) {
 }
 
 // onPlace adds the shard to an error of one of a campaign's n places.
-func onPlace(k *Shard, n int, err error) error {
+func onPlace(k Place, n int, err error) error {
 	return fmt.Errorf("on shard %d, one of %d: %w", k.Index(), n, err)
 }
 
 // Joined combines the errors of the campaign's places. If all places have the same error, Joined returns it; else it
 // lists each error with its shard. Refusals come first, because a retry would not help, then outages. ErrNotInRedis
 // comes last: such a place is lost, or the campaign was refunded, and only the other places' answers show which.
-func (c Campaign) Joined(places []*Shard, errs []error) error {
+func (c Campaign) Joined(places []Place, errs []error) error {
 	var list, outages, gone []error
 	same := true
 	for j, err := range errs {

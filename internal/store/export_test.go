@@ -79,7 +79,7 @@ func (l *Locks) SetNow(now func() time.Time) { l.now = now }
 
 // ReleaseSome is ReleaseWithheld for at most the given number of packets.
 func ReleaseSome(ctx context.Context, k *Shard, campaign string, most int) (still int64, why Refusal, err error) {
-	return k.releaseWithheld(ctx, campaign, most)
+	return k.Place(campaign).releaseWithheld(ctx, most)
 }
 
 // Touch calls touch.lua for the receipts of users.

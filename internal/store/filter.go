@@ -44,8 +44,8 @@ func generationOf(revision string) (int64, error) {
 
 // CountWinners returns how many users have packets of a campaign on this place. The error is ErrNotFinal if the place
 // has packets left, or if the campaign is not open or has a different revision.
-func (k *Shard) CountWinners(ctx context.Context, campaign, revision string) (int64, error) {
-	reply, err := k.askWinners(ctx, campaign, revision, "")
+func (p Place) CountWinners(ctx context.Context, revision string) (int64, error) {
+	reply, err := p.askWinners(ctx, revision, "")
 	if err != nil {
 		return 0, err
 	}
@@ -56,9 +56,9 @@ func (k *Shard) CountWinners(ctx context.Context, campaign, revision string) (in
 // Winners calls fn for every user who has packets of a campaign on this place, under the same conditions as
 // CountWinners. It may call fn more than once for a user. The caller counted the winners in the same epoch
 // (At), because a server's cursors are valid for one run only.
-func (k *Shard) Winners(ctx context.Context, campaign, revision string, fn func(user string)) error {
+func (p Place) Winners(ctx context.Context, revision string, fn func(user string)) error {
 	for cursor := "0"; ; {
-		reply, err := k.askWinners(ctx, campaign, revision, cursor)
+		reply, err := p.askWinners(ctx, revision, cursor)
 		if err != nil {
 			return err
 		}
@@ -75,16 +75,16 @@ func (k *Shard) Winners(ctx context.Context, campaign, revision string, fn func(
 const winnersAtOnce = 1000
 
 // askWinners calls winners.lua and returns the reply without its first element. The result is not empty.
-func (k *Shard) askWinners(ctx context.Context, campaign, revision, cursor string) ([]string, error) {
+func (p Place) askWinners(ctx context.Context, revision, cursor string) ([]string, error) {
 	generations, err := generationOf(revision)
 	if err != nil {
 		return nil, err
 	}
-	keys := []string{k.Keys.Campaign(campaign), k.Keys.Receipts(campaign)}
+	keys := []string{p.Keys.Campaign(p.Campaign), p.Keys.Receipts(p.Campaign)}
 	for g := range generations {
-		keys = append(keys, k.Keys.StockOf(campaign, 1+g))
+		keys = append(keys, p.Keys.StockOf(p.Campaign, 1+g))
 	}
-	reply, err := k.run(ctx, winnersScript, keys, []any{revision, cursor, winnersAtOnce})
+	reply, err := p.run(ctx, winnersScript, keys, []any{revision, cursor, winnersAtOnce})
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (k *Shard) askWinners(ctx context.Context, campaign, revision, cursor strin
 		return nil, hongbao.Errorf(hongbao.ClassBroken, "script winners answered %.80q", reply)
 	}
 	if reply[0] == "refused" {
-		return nil, hongbao.Errorf(hongbao.ClassTransient, "campaign %s on shard %d: %w (%s)", campaign, k.Keys.Index(),
+		return nil, hongbao.Errorf(hongbao.ClassTransient, "campaign %s on shard %d: %w (%s)", p.Campaign, p.Keys.Index(),
 			ErrNotFinal, reply[1])
 	}
 	return reply[1:], nil
@@ -136,13 +136,13 @@ func (k *Shard) PutFilter(ctx context.Context, p *FilterPart) error {
 
 // FilterPart returns a part of a campaign's filter at its home, by its name. It returns false if the part does not
 // exist.
-func (k *Shard) FilterPart(ctx context.Context, campaign, name string) (string, bool, error) {
-	text, err := k.rdb.HGet(ctx, k.Keys.Filter(campaign), name).Result()
+func (p Place) FilterPart(ctx context.Context, name string) (string, bool, error) {
+	text, err := p.rdb.HGet(ctx, p.Keys.Filter(p.Campaign), name).Result()
 	if errors.Is(err, redis.Nil) {
 		return "", false, nil
 	}
 	if err != nil {
-		return "", false, fmt.Errorf("read the filter of the winners of campaign %s: %w", campaign, Classify(err))
+		return "", false, fmt.Errorf("read the filter of the winners of campaign %s: %w", p.Campaign, Classify(err))
 	}
 	return text, true, nil
 }

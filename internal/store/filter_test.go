@@ -47,11 +47,11 @@ func TestWinners(t *testing.T) {
 		want[fmt.Sprint("u", i)] = true
 	}
 	k := b.k
-	n, err := k.CountWinners(t.Context(), "rain", b.revision(t.Context()))
+	n, err := k.Place("rain").CountWinners(t.Context(), b.revision(t.Context()))
 	require.NoError(t, err)
 	require.EqualValues(t, packets, n)
 	got := map[string]bool{}
-	require.NoError(t, k.Winners(t.Context(), "rain", b.revision(t.Context()), func(user string) { got[user] = true }))
+	require.NoError(t, k.Place("rain").Winners(t.Context(), b.revision(t.Context()), func(user string) { got[user] = true }))
 	require.Equal(t, want, got)
 }
 
@@ -82,11 +82,11 @@ func TestWinnersAreNotFinal(t *testing.T) {
 			emptied(t, b)
 			revision, k := b.revision(t.Context()), b.k
 			require.NoError(t, c.change(b))
-			_, err := k.CountWinners(t.Context(), "rain", revision)
+			_, err := k.Place("rain").CountWinners(t.Context(), revision)
 			require.ErrorIs(t, err, store.ErrNotFinal)
 			require.ErrorContains(t, err, "("+c.why+")")
 			require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
-			err = k.Winners(t.Context(), "rain", revision, func(string) { t.Error("a user is named") })
+			err = k.Place("rain").Winners(t.Context(), revision, func(string) { t.Error("a user is named") })
 			require.ErrorIs(t, err, store.ErrNotFinal)
 		})
 	}
@@ -100,17 +100,17 @@ func TestWinnersOfGenerations(t *testing.T) {
 	k, ctx := b.k, t.Context()
 	require.NoError(t, k.Announce(ctx, announcement(b, 4, 40)))
 	second := b.revision(ctx)
-	_, err := k.CountWinners(ctx, "rain", second)
+	_, err := k.Place("rain").CountWinners(ctx, second)
 	require.ErrorContains(t, err, "(dealing)")
 	require.NoError(t, b.rdb.HSet(ctx, b.k.Keys.Campaign("rain"), "dealt", 2).Err())
-	n, err := k.CountWinners(ctx, "rain", second)
+	n, err := k.Place("rain").CountWinners(ctx, second)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, n)
 	require.NoError(t, b.rdb.RPush(ctx, b.k.Keys.Stock("rain"), "9 1").Err())
-	_, err = k.CountWinners(ctx, "rain", second)
+	_, err = k.Place("rain").CountWinners(ctx, second)
 	require.ErrorContains(t, err, "(packets)")
 	for _, revision := range []string{"h.x", "h.1", "h.65"} {
-		_, err = k.CountWinners(ctx, "rain", revision)
+		_, err = k.Place("rain").CountWinners(ctx, revision)
 		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), revision)
 	}
 }
@@ -132,12 +132,12 @@ func TestPutFilter(t *testing.T) {
 	require.NoError(t, put("w1", "0", "a"))
 	require.NoError(t, put("w1", "1", "b"))
 	require.NoError(t, put("w1", store.FilterHead, "h"))
-	head, found, err := k.FilterPart(ctx, "rain", store.FilterHead)
+	head, found, err := k.Place("rain").FilterPart(ctx, store.FilterHead)
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Equal(t, "h", head)
 	require.NoError(t, put("w2", "0", "c"))
-	_, found, err = k.FilterPart(ctx, "rain", store.FilterHead)
+	_, found, err = k.Place("rain").FilterPart(ctx, store.FilterHead)
 	require.NoError(t, err)
 	require.False(t, found, "the older filter is gone")
 	require.ErrorIs(t, put("w1", store.FilterHead, "h"), store.ErrOvertaken)

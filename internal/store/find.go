@@ -11,25 +11,19 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Place is a campaign on a shard.
-type Place struct {
-	Shard    int
-	Campaign string
-}
-
 // FindCampaigns returns the campaigns that have at least one key on one of the shards. It scans all keys of each
 // server once.
 func (s *Store) FindCampaigns(ctx context.Context, on ...*Shard) (map[Place]bool, error) {
-	heads := map[string]int{}
+	heads := map[string]*Shard{}
 	for _, k := range on {
-		heads[k.Keys.Campaign("")] = k.Index()
+		heads[k.Keys.Campaign("")] = k
 	}
 	found := map[Place]bool{}
 	err := eachKey(ctx, s.rdb, "*}:c:*", func(key string) {
 		head, id, _ := strings.Cut(key, "}:c:")
 		if shard, ok := heads[head+"}:c:"]; ok {
 			id, _, _ = strings.Cut(id, ":") // stock and receipts count even if the campaign's hash is gone
-			found[Place{shard, id}] = true
+			found[shard.Place(id)] = true
 		}
 	})
 	return found, err
@@ -75,7 +69,7 @@ func (k *Shard) GrantsByReceipts(ctx context.Context, wanted func(g *hongbao.Gra
 	grants := map[int64]hongbao.Grant{}
 	for at := range places {
 		id := at.Campaign
-		err := k.EachReceipts(ctx, id, func(user string, receipts []hongbao.Receipt) error {
+		err := k.Place(id).EachReceipts(ctx, func(user string, receipts []hongbao.Receipt) error {
 			for i := range receipts {
 				r := &receipts[i]
 				g := hongbao.Grant{

@@ -48,7 +48,7 @@ func TestTopUpOfAPlace(t *testing.T) {
 	require.EqualValues(t, 2, c.Terms.Generation(), "the reply announces the next generation")
 	require.NotEqual(t, revision, c.Terms.Revision())
 	require.Equal(t, hongbao.OutcomeRefilling, ask(2, "u2").Outcome)
-	_, err := k.Close(ctx, "rain", true, a.Packets)
+	_, err := k.Place("rain").Close(ctx, true, a.Packets)
 	require.ErrorIs(t, err, store.ErrRefilling)
 	require.ErrorContains(t, err, "not dealt on every shard yet")
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
@@ -68,14 +68,14 @@ func TestTopUpOfAPlace(t *testing.T) {
 	require.Equal(t, first.Receipts, ask(2, "u1/r1").Receipts, "a repeat finds its receipt")
 	require.NoError(t, k.Announce(ctx, a), "a repeat")
 
-	_, err = k.Close(ctx, "rain", true, a.Packets+1)
+	_, err = k.Place("rain").Close(ctx, true, a.Packets+1)
 	require.ErrorIs(t, err, store.ErrRefilling, "the caller expects more packets than were announced")
-	e, err := k.Close(ctx, "rain", true, a.Packets)
+	e, err := k.Place("rain").Close(ctx, true, a.Packets)
 	require.NoError(t, err)
 	require.Equal(t, stream.Closing{Granted: 2, GrantedAmount: 17, Left: 1, LeftAmount: 13}, e.Close)
-	_, err = k.Refunded(ctx, "rain")
+	_, err = k.Place("rain").Refunded(ctx)
 	require.NoError(t, err)
-	_, err = k.PurgeCampaign(ctx, "rain", 0)
+	_, err = k.Place("rain").PurgeCampaign(ctx, 0)
 	require.NoError(t, err)
 	keys, err := b.rdb.Keys(ctx, b.k.Keys.Campaign("rain")+"*").Result()
 	require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestWindowIsNotSoldOutWhilePacketsCome(t *testing.T) {
 	b.load(t, spec("rain", 1))
 	shows := func(want bool, when string) {
 		t.Helper()
-		w, err := k.Window(t.Context(), "rain")
+		w, err := k.Place("rain").Window(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, want, w.SoldOut, when)
 	}
@@ -228,12 +228,12 @@ func TestOnePlaceOfSeveral(t *testing.T) {
 		ShareAmount: 4}
 	_, err := k.CreateCampaign(t.Context(), create)
 	require.NoError(t, err)
-	require.ErrorContains(t, k.SetState(t.Context(), "rain", store.StateOpen, store.StateLoading), "not have all its packets")
+	require.ErrorContains(t, k.Place("rain").SetState(t.Context(), store.StateOpen, store.StateLoading), "not have all its packets")
 	at, err := k.LoadChunk(t.Context(), &store.Chunk{Campaign: "rain", Hash: "h", First: 2, Step: 2,
 		Amounts: []hongbao.Amount{4}})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, at.Loaded)
-	require.NoError(t, k.SetState(t.Context(), "rain", store.StateOpen, store.StateLoading))
+	require.NoError(t, k.Place("rain").SetState(t.Context(), store.StateOpen, store.StateLoading))
 	granted := b.grab(t, "rain", "u1/r1")[0]
 	require.EqualValues(t, 2, granted.Receipts[0].Packet)
 

@@ -24,14 +24,14 @@ type GrabTerms struct {
 // GrabTerms reads the terms of a campaign. It returns nil if the shard does not have the campaign. The error is Broken
 // if the shard belongs to another deployment, and ErrFrozen if the shard is not open on this server or has lost the
 // campaign.
-func (k *Shard) GrabTerms(ctx context.Context, campaign string) (*GrabTerms, error) {
-	node, err := k.Node(ctx)
+func (p Place) GrabTerms(ctx context.Context) (*GrabTerms, error) {
+	node, err := p.Node(ctx)
 	if err != nil {
 		return nil, err
 	}
 	pipe := node.Pipeline()
-	belongs, open := k.askBelongs(ctx, pipe), k.askOpen(ctx, pipe)
-	fields := k.Keys.askFields(ctx, pipe, campaign, "user_campaign", "fact_names", "durability", CodesField, placesField,
+	belongs, open := p.askBelongs(ctx, pipe), p.askOpen(ctx, pipe)
+	fields := p.Keys.askFields(ctx, pipe, p.Campaign, "user_campaign", "fact_names", "durability", CodesField, placesField,
 		"walk", "hash", "state", "to", "currency")
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	f, err := fields()
@@ -39,9 +39,9 @@ func (k *Shard) GrabTerms(ctx context.Context, campaign string) (*GrabTerms, err
 		err = cmp.Or(belongs(), open())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look for campaign %s: %w", campaign, err)
+		return nil, fmt.Errorf("look for campaign %s: %w", p.Campaign, err)
 	}
-	return k.grabTerms(f)
+	return p.grabTerms(f)
 }
 
 func (k *Shard) grabTerms(f *CampaignFields) (*GrabTerms, error) {

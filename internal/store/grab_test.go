@@ -247,14 +247,14 @@ func (h *history) disturb(t *testing.T) {
 		h.deal(t)
 	case 0:
 		if m.state == store.StateOpen && !m.frozen {
-			require.NoError(t, shard.SetState(ctx, m.spec.ID, store.StatePaused, store.StateOpen))
+			require.NoError(t, shard.Place(m.spec.ID).SetState(ctx, store.StatePaused, store.StateOpen))
 			m.state = store.StatePaused
 		}
 	case 1, 2, 3:
 		m.frozen = false
 		require.NoError(t, h.b.rdb.HDel(ctx, h.k.Keys.Meta(), "frozen").Err())
 		if m.state == store.StatePaused {
-			require.NoError(t, shard.SetState(ctx, m.spec.ID, store.StateOpen, store.StatePaused))
+			require.NoError(t, shard.Place(m.spec.ID).SetState(ctx, store.StateOpen, store.StatePaused))
 			m.state = store.StateOpen
 		}
 	case 4:
@@ -333,7 +333,7 @@ func (h *history) stock(t *testing.T) (all []string) {
 // conserved checks that funded = granted + left, in packets and in money.
 func (h *history) conserved(t *testing.T) {
 	stock := h.stock(t)
-	f, err := h.k.CampaignFields(t.Context(), h.m.spec.ID)
+	f, err := h.k.Place(h.m.spec.ID).CampaignFields(t.Context())
 	require.NoError(t, err)
 	var left int64
 	for _, s := range stock {
@@ -381,7 +381,7 @@ func (h *history) compare(t *testing.T) {
 			require.Equal(t, n, number(t, counters[field]), "%s: %s %s", h.name, hash, field)
 		}
 	}
-	f, err := h.k.CampaignFields(ctx, id)
+	f, err := h.k.Place(id).CampaignFields(ctx)
 	require.NoError(t, err)
 	require.Equal(t, []int64{m.granted, int64(m.amount)}, []int64{f.Granted, int64(f.GrantedAmount)},
 		h.name)

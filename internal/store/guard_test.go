@@ -64,7 +64,7 @@ func TestScriptsOfAnotherServer(t *testing.T) {
 			case "grab":
 				answers, err = b.k.Grab(t.Context(), call("rain", "u8"), nil)
 			case "receipts":
-				answers, err = b.k.Receipts(t.Context(), "rain", call("rain", "u1").Grabs, nil)
+				answers, err = b.k.Place("rain").Receipts(t.Context(), call("rain", "u1").Grabs, nil)
 			default:
 				require.ErrorIs(t, c.call(t.Context(), b), store.ErrFrozen)
 			}

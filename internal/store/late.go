@@ -26,7 +26,7 @@ func (k *Shard) checkLate(ctx context.Context) (lost []LateGrant, err error) {
 	}
 	has := map[string]map[string][]hongbao.Receipt{}
 	for id, list := range users {
-		if has[id], err = k.ReceiptsOf(ctx, id, list); err != nil && !errors.Is(err, redis.Nil) { // purged
+		if has[id], err = k.Place(id).ReceiptsOf(ctx, list); err != nil && !errors.Is(err, redis.Nil) { // purged
 			return nil, err
 		}
 	}

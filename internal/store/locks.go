@@ -57,7 +57,7 @@ func (s *Store) Locks(cfg LockConfig) (*Locks, error) {
 // of its name. If the lock is lost, fn's context is canceled with the cause ErrLockLost, and fn must stop at once. Do
 // returns fn's error. If the release fails, the lock ends with its lease. name must be valid as a campaign's id.
 func (l *Locks) Do(ctx context.Context, name string, fn func(ctx context.Context) error) error {
-	c := l.call(l.store.Home(name), name)
+	c := l.call(l.store.Home(name).Shard, name)
 	sent, err := l.take(ctx, c)
 	if err != nil {
 		return err

@@ -41,7 +41,7 @@ type LostCampaign struct {
 // EndLost ends a frozen or missing campaign in Redis, after the ledger has refunded it. A repeated call changes
 // nothing. EndLost returns a Conflict if Redis has lost nothing of the campaign.
 func (k *Shard) EndLost(ctx context.Context, c *LostCampaign) error {
-	generations, err := k.generations(ctx, c.ID)
+	generations, err := k.Place(c.ID).generations(ctx)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (g Group) Waiting(ctx context.Context, campaign string, owed stream.Owed) (
 		return w, err
 	}
 	w.Stream = int64(len(waits))
-	err = g.shard.EachReceipts(ctx, campaign, func(_ string, receipts []hongbao.Receipt) error {
+	err = g.shard.Place(campaign).EachReceipts(ctx, func(_ string, receipts []hongbao.Receipt) error {
 		for i := range receipts {
 			if seq := receipts[i].Seq; undone(seq) && !waits[seq] {
 				waits[seq] = true // HSCAN may return a user twice

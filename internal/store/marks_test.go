@@ -42,7 +42,7 @@ func TestStockIsCountedAfterARestoreFarBehindTheFront(t *testing.T) {
 				}
 				s.adds("grabs")
 				b.begin(t)
-				front, err := b.k.Front(ctx, "rain", 1, far)
+				front, err := b.k.Place("rain").Front(ctx, 1, far)
 				require.NoError(t, err)
 				last := front[0][len(front[0])-1]
 				if script == "regrant" {
@@ -62,7 +62,7 @@ func TestStockIsCountedAfterARestoreFarBehindTheFront(t *testing.T) {
 					b.grab(t, "rain", fmt.Sprint("later", i))
 				}
 				s.adds("later grabs")
-				e, err := b.k.Close(ctx, "rain", true, 0)
+				e, err := b.k.Place("rain").Close(ctx, true, 0)
 				require.NoError(t, err)
 				f := b.rdb.HGetAll(ctx, b.k.Keys.Campaign("rain")).Val()
 				require.Equal(t, f["granted"], fmt.Sprint(e.Close.Granted))

@@ -47,7 +47,7 @@ func TestMetaOnAnotherNode(t *testing.T) {
 	for _, field := range []string{"deployment", "opened"} {
 		client := testkit.Redis(t).Client(t)
 		client.AddHook(moving{b.k.Keys.Meta(), field})
-		_, err := b.store.Over(client).Shard(0).GrabTerms(t.Context(), "rain")
+		_, err := b.store.Over(client).Shard(0).Place("rain").GrabTerms(t.Context())
 		require.ErrorIs(t, err, errAsk, field)
 	}
 }

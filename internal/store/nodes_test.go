@@ -46,7 +46,7 @@ func changing(t *testing.T, server *redis.Options) (rdb *redis.ClusterClient, ne
 func TestNodeClientsShareTheState(t *testing.T) {
 	t.Parallel()
 	plain, st, places := over(t)
-	grabOn(t, places[0], "u1", 2)
+	grabOn(t, places[0].Shard, "u1", 2)
 	last, err := places[0].LastSeq(t.Context())
 	require.NoError(t, err)
 	rdb, next := changing(t, plain.Options())

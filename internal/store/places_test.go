@@ -18,7 +18,7 @@ func TestPlacesOfACampaignInRedis(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 	st, err := store.New(store.Config{Redis: rdb, Space: hongbao.Space{Prefix: "hb", Shards: 4}})
 	require.NoError(t, err)
-	placesOf := func(id string) []*store.Shard {
+	placesOf := func(id string) []store.Place {
 		t.Helper()
 		places, err := st.Campaign(id).Places(t.Context())
 		require.NoError(t, err)
@@ -29,15 +29,15 @@ func TestPlacesOfACampaignInRedis(t *testing.T) {
 		require.NoError(t, rdb.HSet(t.Context(), k.Keys.Campaign(id), fields...).Err())
 	}
 
-	require.Equal(t, []*store.Shard{st.Home("rain")}, placesOf("rain"), "no one knows it")
-	put(st.Home("rain"), "rain", "packets", 10, "loaded", 9)
+	require.Equal(t, []store.Place{st.Home("rain")}, placesOf("rain"), "no one knows it")
+	put(st.Home("rain").Shard, "rain", "packets", 10, "loaded", 9)
 	require.NoError(t, rdb.RPush(t.Context(), st.Home("rain").Keys.Stock("rain"), "4 1", "5 1", "6 1").Err())
 	require.NoError(t, rdb.RPush(t.Context(), st.Home("rain").Keys.StockOf("rain", 2), "8 1", "9 1").Err())
-	put(st.Home("rain"), "rain", "generation", 2)
-	require.Equal(t, []*store.Shard{st.Home("rain")}, placesOf("rain"))
+	put(st.Home("rain").Shard, "rain", "generation", 2)
+	require.Equal(t, []store.Place{st.Home("rain")}, placesOf("rain"))
 	snow := st.Places("snow", 3)
 	for j, k := range snow {
-		put(k, "snow", "packets", 10, "granted", j+1, "places", 3)
+		put(k.Shard, "snow", "packets", 10, "granted", j+1, "places", 3)
 	}
 	require.Equal(t, snow, placesOf("snow"))
 
@@ -50,7 +50,7 @@ func TestPlacesOfACampaignInRedis(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{"rain": 6}, left, "snow is omitted: one of its places is missing")
 
-	put(snow[0], "snow", "places", 5)
+	put(snow[0].Shard, "snow", "places", 5)
 	_, err = st.Campaign("snow").Places(t.Context())
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	require.ErrorContains(t, err, "5 shards")

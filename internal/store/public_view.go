@@ -13,24 +13,24 @@ import (
 // Window returns the public part of a campaign. On a frozen shard, State is always frozen. If the shard does not have
 // the campaign, the error is ErrNotInRedis, of ClassPermanent. If that shard is frozen, the error is ErrFrozen instead,
 // because the campaign may be lost.
-func (k *Shard) Window(ctx context.Context, campaign string) (model.PublicView, error) {
-	w, _, err := k.window(ctx, campaign)
+func (p Place) Window(ctx context.Context) (model.PublicView, error) {
+	w, _, err := p.window(ctx)
 	return w, err
 }
 
 // window also returns the number of the campaign's places.
-func (k *Shard) window(ctx context.Context, campaign string) (w model.PublicView, places int64, err error) {
-	node, err := k.Node(ctx)
+func (p Place) window(ctx context.Context) (w model.PublicView, places int64, err error) {
+	node, err := p.Node(ctx)
 	if err != nil {
 		return w, 0, err
 	}
 	pipe := node.Pipeline()
-	open, clock := k.askOpen(ctx, pipe), pipe.Time(ctx)
-	fields := k.Keys.askFields(ctx, pipe, campaign, "state", "name", "kind", "currency", "from", "to", "generation",
+	open, clock := p.askOpen(ctx, pipe), pipe.Time(ctx)
+	fields := p.Keys.askFields(ctx, pipe, p.Campaign, "state", "name", "kind", "currency", "from", "to", "generation",
 		placesField, "dealt", LostField)
-	stocked := pipe.LLen(ctx, k.Keys.Stock(campaign))
+	stocked := pipe.LLen(ctx, p.Keys.Stock(p.Campaign))
 	if _, err := pipe.Exec(ctx); err != nil {
-		return w, 0, fmt.Errorf("read the window of campaign %s: %w", campaign, Classify(err))
+		return w, 0, fmt.Errorf("read the window of campaign %s: %w", p.Campaign, Classify(err))
 	}
 	f, err := fields()
 	if err != nil {
@@ -39,9 +39,9 @@ func (k *Shard) window(ctx context.Context, campaign string) (w model.PublicView
 	frozen := open()
 	switch {
 	case f.State == "" && frozen != nil:
-		return w, 0, fmt.Errorf("campaign %s: %w", campaign, frozen)
+		return w, 0, fmt.Errorf("campaign %s: %w", p.Campaign, frozen)
 	case f.State == "":
-		return w, 0, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
+		return w, 0, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", p.Campaign, ErrNotInRedis)
 	}
 	if err := f.Need("from", "to"); err != nil {
 		return w, 0, err
@@ -56,7 +56,7 @@ func (k *Shard) window(ctx context.Context, campaign string) (w model.PublicView
 	if places = 1; f.Has(placesField) {
 		places = f.Places // 0 if unreadable, which placesOf refuses
 	}
-	w.SoldOut, err = soldOut(ctx, node, k.Keys, f, stocked.Val())
+	w.SoldOut, err = soldOut(ctx, node, p.Keys, f, stocked.Val())
 	return w, places, err
 }
 
@@ -86,7 +86,7 @@ func soldOut(ctx context.Context, rdb redis.Cmdable, k Keys, f *CampaignFields, 
 // place is. Lost is true if any place has lost data. All other fields come from the home. If a place does not answer,
 // SoldOut is false, and Window returns no error.
 func (c Campaign) Window(ctx context.Context) (model.PublicView, error) {
-	w, n, err := c.Home().window(ctx, c.id)
+	w, n, err := c.Home().window(ctx)
 	if err != nil || n == 1 {
 		return w, err
 	}

@@ -25,7 +25,7 @@ func TestWinnerGetsTheReceiptInEveryState(t *testing.T) {
 				return testkit.ErrOf(b.store.Campaign(id).Pause(t.Context(), by("ann", "test")))
 			},
 			hongbao.OutcomeEnded: func(id string) error {
-				_, err := b.k.Close(t.Context(), id, true, 0)
+				_, err := b.k.Place(id).Close(t.Context(), true, 0)
 				return err
 			},
 			hongbao.OutcomeNotStarted: func(id string) error { // as if the clock of Redis were set back

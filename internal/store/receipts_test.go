@@ -21,7 +21,7 @@ func TestReceipts(t *testing.T) {
 	second := b.grab(t, "rain", "u1/r3")
 	k := b.k
 	grabs := call("rain", "u1/r1", "u3/r4", "u2/r2").Grabs
-	answers, err := k.Receipts(t.Context(), "rain", grabs, nil)
+	answers, err := k.Place("rain").Receipts(t.Context(), grabs, nil)
 	require.NoError(t, err)
 	require.Equal(t, []hongbao.Receipt{first[0].Receipts[0], second[0].Receipts[0]}, answers[0].Receipts)
 	require.Empty(t, answers[1].Receipts)
@@ -32,7 +32,7 @@ func TestReceipts(t *testing.T) {
 
 	frozen := func(id string) {
 		t.Helper()
-		answers, err := k.Receipts(t.Context(), id, grabs, answers)
+		answers, err := k.Place(id).Receipts(t.Context(), grabs, answers)
 		require.NoError(t, err)
 		require.Len(t, answers, len(grabs))
 		for _, a := range answers {

@@ -55,9 +55,9 @@ func TestReceiptReadOftenIsRememberedOnce(t *testing.T) {
 		},
 		"reads": func(t *testing.T, b *bundle) {
 			t.Helper()
-			h, err := b.k.UserReceipts(t.Context(), "rain", "u1")
+			h, err := b.k.Place("rain").UserReceipts(t.Context(), "u1")
 			require.NoError(t, err)
-			require.NoError(t, h.Report(t.Context(), "rain", "u1"))
+			require.NoError(t, h.Report(t.Context(), "u1"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

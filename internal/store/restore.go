@@ -367,14 +367,14 @@ func unixMilli(v any) time.Time {
 }
 
 // ReceiptsOf returns the receipts of users in a campaign. It also works on a frozen shard.
-func (k *Shard) ReceiptsOf(ctx context.Context, campaign string, users []string) (map[string][]hongbao.Receipt, error) {
+func (p Place) ReceiptsOf(ctx context.Context, users []string) (map[string][]hongbao.Receipt, error) {
 	receipts := map[string][]hongbao.Receipt{}
 	for some := range slices.Chunk(users, MaxGrabs) {
-		pipe := k.rdb.Pipeline()
-		fields := k.Keys.askFields(ctx, pipe, campaign, "from")
-		texts := pipe.HMGet(ctx, k.Keys.Receipts(campaign), some...)
+		pipe := p.rdb.Pipeline()
+		fields := p.Keys.askFields(ctx, pipe, p.Campaign, "from")
+		texts := pipe.HMGet(ctx, p.Keys.Receipts(p.Campaign), some...)
 		if _, err := pipe.Exec(ctx); err != nil {
-			return nil, fmt.Errorf("read receipts of campaign %s: %w", campaign, Classify(err))
+			return nil, fmt.Errorf("read receipts of campaign %s: %w", p.Campaign, Classify(err))
 		}
 		f, err := fields()
 		if err == nil {
@@ -388,7 +388,7 @@ func (k *Shard) ReceiptsOf(ctx context.Context, campaign string, users []string)
 			if text == "" {
 				continue
 			}
-			if receipts[user], err = ParseReceipts(k.Index(), f.From.UnixMilli(), text); err != nil {
+			if receipts[user], err = ParseReceipts(p.Index(), f.From.UnixMilli(), text); err != nil {
 				return nil, err
 			}
 		}

@@ -38,20 +38,20 @@ func (k *Shard) scan(ctx context.Context, key string, fn func(field, value strin
 
 // EachReceipts calls fn with the receipts of each user of a campaign. It may call fn twice for a user. If fn fails,
 // it stops and returns fn's error unchanged. If the shard does not have the campaign, it returns nil.
-func (k *Shard) EachReceipts(ctx context.Context, campaign string,
+func (p Place) EachReceipts(ctx context.Context,
 	fn func(user string, receipts []hongbao.Receipt) error) error {
-	f, err := k.fields(ctx, campaign, "from")
+	f, err := p.fields(ctx, "from")
 	if err != nil || !f.Has("from") {
 		return err
 	}
 	if err := f.Readable("from"); err != nil {
 		return err
 	}
-	return k.EachReceiptsText(ctx, campaign, func(user, text string) error {
-		list, err := ParseReceipts(k.Keys.Index(), f.From.UnixMilli(), text)
+	return p.EachReceiptsText(ctx, func(user, text string) error {
+		list, err := ParseReceipts(p.Keys.Index(), f.From.UnixMilli(), text)
 		if err != nil {
 			return hongbao.Errorf(hongbao.ClassBroken, "the receipts of user %.80q in campaign %s can't be read: %w", user,
-				campaign, err)
+				p.Campaign, err)
 		}
 		return fn(user, list)
 	})
@@ -61,9 +61,9 @@ func (k *Shard) EachReceipts(ctx context.Context, campaign string,
 var errFound = errors.New("found")
 
 // ReceiptOf returns the receipt of a packet on the shard, and its user. It reads the receipts until it finds the packet.
-func (k *Shard) ReceiptOf(ctx context.Context, campaign string, packet int64) (user string, r hongbao.Receipt, found bool,
+func (p Place) ReceiptOf(ctx context.Context, packet int64) (user string, r hongbao.Receipt, found bool,
 	err error) {
-	err = k.EachReceipts(ctx, campaign, func(of string, list []hongbao.Receipt) error {
+	err = p.EachReceipts(ctx, func(of string, list []hongbao.Receipt) error {
 		i := slices.IndexFunc(list, func(r hongbao.Receipt) bool { return r.Packet == packet })
 		if i < 0 {
 			return nil
@@ -78,14 +78,14 @@ func (k *Shard) ReceiptOf(ctx context.Context, campaign string, packet int64) (u
 }
 
 // EachReceiptsText is EachReceipts for a caller that parses the receipts itself, with ParseReceipts.
-func (k *Shard) EachReceiptsText(ctx context.Context, campaign string, fn func(user, text string) error) error {
-	return k.scan(ctx, k.Keys.Receipts(campaign), fn)
+func (p Place) EachReceiptsText(ctx context.Context, fn func(user, text string) error) error {
+	return p.scan(ctx, p.Keys.Receipts(p.Campaign), fn)
 }
 
 // EachCode calls fn with the code of each packet on the shard, by the text of the packet's number. It may call fn twice
 // for a packet. If fn fails, it stops and returns fn's error unchanged.
-func (k *Shard) EachCode(ctx context.Context, campaign string, fn func(packet, code string) error) error {
-	return k.scan(ctx, k.Keys.Codes(campaign), fn)
+func (p Place) EachCode(ctx context.Context, fn func(packet, code string) error) error {
+	return p.scan(ctx, p.Keys.Codes(p.Campaign), fn)
 }
 
 // EachClaim calls fn with each claim of a sink that has not ended. If a claim can't be read, c has only its ID, and err
@@ -103,14 +103,14 @@ func (g Group) EachClaim(ctx context.Context, fn func(c OpenClaim, err error) er
 // The text is the packet's number and amount, with a space between them. Grabs take packets from the head of a stock, so
 // EachLeft reads it from its end: the packets that it has not read keep their index. If fn fails, it stops and returns
 // fn's error unchanged.
-func (k *Shard) EachLeft(ctx context.Context, campaign string, generations int64, fn func(packet string) error) error {
+func (p Place) EachLeft(ctx context.Context, generations int64, fn func(packet string) error) error {
 	var lists []string
 	for g := range generations {
-		lists = append(lists, k.Keys.StockOf(campaign, g+1))
+		lists = append(lists, p.Keys.StockOf(p.Campaign, g+1))
 	}
-	for _, key := range append(lists, k.Keys.Withheld(campaign)) {
+	for _, key := range append(lists, p.Keys.Withheld(p.Campaign)) {
 		for last := int64(-1); ; last -= listedPackets {
-			page, err := k.rdb.LRange(ctx, key, last-listedPackets+1, last).Result()
+			page, err := p.rdb.LRange(ctx, key, last-listedPackets+1, last).Result()
 			if err != nil {
 				return fmt.Errorf("read %s: %w", key, Classify(err))
 			}
@@ -137,23 +137,23 @@ type CampaignKeys struct {
 }
 
 // CampaignKeys reads the keys of a campaign in one step. It checks none of the fields.
-func (k *Shard) CampaignKeys(ctx context.Context, campaign string) (has CampaignKeys, err error) {
+func (p Place) CampaignKeys(ctx context.Context) (has CampaignKeys, err error) {
 	var fields *redis.MapStringStringCmd
 	var seq *redis.StringCmd
 	var receipts, withheld *redis.IntCmd
 	var stocks []*redis.IntCmd
 	for dealt := int64(1); ; {
 		stocks = nil
-		_, err = k.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-			fields, seq = p.HGetAll(ctx, k.Keys.Campaign(campaign)), p.HGet(ctx, k.Keys.Meta(), "seq")
-			receipts, withheld = p.HLen(ctx, k.Keys.Receipts(campaign)), p.LLen(ctx, k.Keys.Withheld(campaign))
+		_, err = p.rdb.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+			fields, seq = pipe.HGetAll(ctx, p.Keys.Campaign(p.Campaign)), pipe.HGet(ctx, p.Keys.Meta(), "seq")
+			receipts, withheld = pipe.HLen(ctx, p.Keys.Receipts(p.Campaign)), pipe.LLen(ctx, p.Keys.Withheld(p.Campaign))
 			for g := range dealt {
-				stocks = append(stocks, p.LLen(ctx, k.Keys.StockOf(campaign, g+1)))
+				stocks = append(stocks, pipe.LLen(ctx, p.Keys.StockOf(p.Campaign, g+1)))
 			}
 			return nil
 		})
 		if err != nil {
-			return has, fmt.Errorf("read campaign %s: %w", campaign, Classify(err))
+			return has, fmt.Errorf("read campaign %s: %w", p.Campaign, Classify(err))
 		}
 		now, err := parseDigits(fields.Val()["dealt"])
 		if err != nil || now <= dealt || now > MaxGenerations {
@@ -161,14 +161,14 @@ func (k *Shard) CampaignKeys(ctx context.Context, campaign string) (has Campaign
 		}
 		dealt = now
 	}
-	has.Fields = parseFields(campaign, fields.Val())
+	has.Fields = parseFields(p.Campaign, fields.Val())
 	has.Receipts, has.Withheld = receipts.Val(), withheld.Val()
 	has.Stocked = has.Withheld
 	for _, n := range stocks {
 		has.Stocked += n.Val()
 	}
 	if has.Seq, err = seq.Int64(); err != nil {
-		return has, hongbao.Errorf(hongbao.ClassBroken, "seq of shard %d: %w", k.Keys.Index(), err)
+		return has, hongbao.Errorf(hongbao.ClassBroken, "seq of shard %d: %w", p.Keys.Index(), err)
 	}
 	return has, nil
 }

@@ -121,25 +121,25 @@ func (s *Store) Shards() []*Shard { return s.shards }
 
 // Home returns a campaign's first place, where the number of its places is stored. The shard's number is the FNV-1a
 // hash of the id, modulo the number of shards.
-func (s *Store) Home(campaign string) *Shard {
+func (s *Store) Home(campaign string) Place {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(campaign)) // never fails
-	return s.shards[h.Sum32()%uint32(len(s.shards))]
+	return s.shards[h.Sum32()%uint32(len(s.shards))].Place(campaign)
 }
 
 // Places returns the shards of a campaign that is dealt over n of them, 1 <= n <= Len. The places are evenly spread
 // over the shards, and the first one is the home. Packet k of every generation is dealt to place (k-1) mod n.
-func (s *Store) Places(campaign string, n int) []*Shard {
-	home, places := s.Home(campaign).Index(), make([]*Shard, n)
+func (s *Store) Places(campaign string, n int) []Place {
+	home, places := s.Home(campaign).Index(), make([]Place, n)
 	for j := range places {
-		places[j] = s.shards[(home+j*len(s.shards)/n)%len(s.shards)]
+		places[j] = s.shards[(home+j*len(s.shards)/n)%len(s.shards)].Place(campaign)
 	}
 	return places
 }
 
 // Has reports whether a shard is one of the n places of a campaign.
 func (s *Store) Has(campaign string, n, shard int) bool {
-	return slices.Contains(s.Places(campaign, n), s.shards[shard])
+	return slices.Contains(s.Places(campaign, n), s.shards[shard].Place(campaign))
 }
 
 // Deployment returns the key of the hash with the id of the deployment that owns the prefix, and its number of

@@ -17,7 +17,7 @@ import (
 
 // UserReceipts has a user's receipts in a campaign on one place. Class and Open tell whether the user may see them yet.
 type UserReceipts struct {
-	Place    *Shard
+	Place    Place
 	Receipts []hongbao.Receipt // without codes
 	Currency string
 	State    string // the campaign's state on the place
@@ -35,20 +35,20 @@ type UserReceipts struct {
 // Report remembers receipts that the caller is about to return to their user, as Grab does with those of its answers:
 // if Redis loses them, a recoverer asks this process. Report returns an error if a recoverer may already have opened
 // the shard without them. The caller then reads them again.
-func (h *UserReceipts) Report(ctx context.Context, campaign, user string) error {
-	call := &GrabCall{Campaign: campaign, Currency: h.Currency, Grabs: []*hongbao.Grab{{User: user}}}
+func (h *UserReceipts) Report(ctx context.Context, user string) error {
+	call := &GrabCall{Campaign: h.Place.Campaign, Currency: h.Currency, Grabs: []*hongbao.Grab{{User: user}}}
 	return h.Place.answer(ctx, call, []hongbao.Answer{{Time: h.at, Receipts: h.Receipts}}, h.epoch)
 }
 
 // UserReceipts returns a user's receipts on one place. The error is ErrNotInRedis, of ClassPermanent, if the place does
 // not have the campaign. The error also wraps ErrLost if the user has no receipt, but Redis has lost some of the
 // campaign's data. The caller then finds the receipts in the ledger.
-func (k *Shard) UserReceipts(ctx context.Context, campaign, user string) (UserReceipts, error) {
-	node, err := k.Node(ctx)
+func (p Place) UserReceipts(ctx context.Context, user string) (UserReceipts, error) {
+	node, err := p.Node(ctx)
 	if err != nil {
-		return UserReceipts{Place: k}, err
+		return UserReceipts{Place: p}, err
 	}
-	list, errs := receiptsOn(ctx, node, []*Shard{k}, campaign, user)
+	list, errs := receiptsOn(ctx, node, []Place{p}, user)
 	return list[0], errs[0]
 }
 
@@ -56,7 +56,7 @@ func (k *Shard) UserReceipts(ctx context.Context, campaign, user string) (UserRe
 // UserReceipts returns an error, because the receipts of the other places are incomplete, and list has the results so
 // far.
 func (c Campaign) UserReceipts(ctx context.Context, user string) (list []UserReceipts, err error) {
-	home, err := c.Home().UserReceipts(ctx, c.id, user)
+	home, err := c.Home().UserReceipts(ctx, user)
 	list = []UserReceipts{home}
 	if err != nil {
 		return list, err
@@ -75,23 +75,23 @@ func (c Campaign) UserReceipts(ctx context.Context, user string) (list []UserRec
 }
 
 // receiptsOver reads from all places: in one transaction on a single server, else with concurrent calls.
-func (c Campaign) receiptsOver(ctx context.Context, places []*Shard, user string) ([]UserReceipts, []error) {
+func (c Campaign) receiptsOver(ctx context.Context, places []Place, user string) ([]UserReceipts, []error) {
 	if _, cluster := c.store.rdb.(*redis.ClusterClient); !cluster {
-		return receiptsOn(ctx, c.store.rdb, places, c.id, user)
+		return receiptsOn(ctx, c.store.rdb, places, user)
 	}
-	return Ask(len(places), AllAtOnce, func(i int) (UserReceipts, error) { return places[i].UserReceipts(ctx, c.id, user) })
+	return Ask(len(places), AllAtOnce, func(i int) (UserReceipts, error) { return places[i].UserReceipts(ctx, user) })
 }
 
 // receiptsOn reads from places on one server in one transaction, because the campaign may be purged between two reads.
 // node is the client of that server. The client of the shards stays in use for their state, which is per process and
 // not per node.
-func receiptsOn(ctx context.Context, node redis.UniversalClient, places []*Shard, campaign, user string) ([]UserReceipts, []error) {
+func receiptsOn(ctx context.Context, node redis.UniversalClient, places []Place, user string) ([]UserReceipts, []error) {
 	list, errs := make([]UserReceipts, len(places)), make([]error, len(places))
 	reads := make([]func() (UserReceipts, error), len(places))
-	_, _ = node.TxPipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
-		server := p.Info(ctx, "server", "replication")
-		for i, k := range places {
-			reads[i] = k.askReceipts(ctx, p, server, campaign, user)
+	_, _ = node.TxPipelined(ctx, func(pipe redis.Pipeliner) error { // each command has its own error
+		server := pipe.Info(ctx, "server", "replication")
+		for i, p := range places {
+			reads[i] = p.askReceipts(ctx, pipe, server, user)
 		}
 		return nil
 	})
@@ -103,24 +103,24 @@ func receiptsOn(ctx context.Context, node redis.UniversalClient, places []*Shard
 
 // askReceipts queues the reads of a user's receipts in a pipeline. The function that it returns parses the replies.
 // server is an INFO command that the caller has queued before.
-func (k *Shard) askReceipts(ctx context.Context, p redis.Pipeliner, server *redis.StringCmd,
-	campaign, user string) func() (UserReceipts, error) {
-	open, epoch := k.askOpenOn(ctx, p, server), p.HGet(ctx, k.Keys.Meta(), epochField)
-	text := p.HGet(ctx, k.Keys.Receipts(campaign), user)
-	fields := k.Keys.askFields(ctx, p, campaign, "from", LostField, "state", CodesField, "currency", "durability",
+func (p Place) askReceipts(ctx context.Context, pipe redis.Pipeliner, server *redis.StringCmd,
+	user string) func() (UserReceipts, error) {
+	open, epoch := p.askOpenOn(ctx, pipe, server), pipe.HGet(ctx, p.Keys.Meta(), epochField)
+	text := pipe.HGet(ctx, p.Keys.Receipts(p.Campaign), user)
+	fields := p.Keys.askFields(ctx, pipe, p.Campaign, "from", LostField, "state", CodesField, "currency", "durability",
 		placesField)
 	return func() (UserReceipts, error) {
-		h := UserReceipts{Place: k}
+		h := UserReceipts{Place: p}
 		f, err := fields()
 		if err == nil {
 			err = Classify(cmp.Or(server.Err(), text.Err()))
 		}
 		if err != nil && !errors.Is(err, redis.Nil) {
-			return h, fmt.Errorf("read the receipts of user %s in campaign %s: %w", user, campaign, err)
+			return h, fmt.Errorf("read the receipts of user %s in campaign %s: %w", user, p.Campaign, err)
 		}
 		h.Open, h.at = open(), serverTime(server.Val())
 		h.epoch, _ = epoch.Int64() // absent if the shard is not open
-		return k.parseReceipts(&h, f, text.Val())
+		return p.parseReceipts(&h, f, text.Val())
 	}
 }
 

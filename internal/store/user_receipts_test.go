@@ -15,7 +15,7 @@ import (
 
 // over initializes a deployment of five shards. It loads campaign "rain" with nine packets, on three of the shards. A
 // user may have three packets.
-func over(t *testing.T) (*redis.Client, *store.Store, []*store.Shard) {
+func over(t *testing.T) (*redis.Client, *store.Store, []store.Place) {
 	t.Helper()
 	b := bundleOf(storetest.Initialized(t, 5))
 	c := spec("rain", 9)
@@ -43,7 +43,7 @@ func TestUserHeldOverPlaces(t *testing.T) {
 	require.Len(t, list, 3)
 	require.Empty(t, store.ReceiptsOf(list))
 	for _, j := range []int{2, 0, 1} { // grabs in an order that differs from that of the places
-		grabOn(t, places[j], "u1", 1)
+		grabOn(t, places[j].Shard, "u1", 1)
 		before := rdb.Time(t.Context()).Val()
 		testkit.Eventually(t, 30*time.Second, func() bool {
 			return rdb.Time(t.Context()).Val().Sub(before) >= time.Millisecond
@@ -91,7 +91,7 @@ func TestWindowOverPlaces(t *testing.T) {
 	}
 	for j, k := range places {
 		require.Equal(t, "open", status(), "%d places are empty", j)
-		grabOn(t, k, "u1", 3)
+		grabOn(t, k.Shard, "u1", 3)
 	}
 	require.Equal(t, "sold_out", status())
 	require.NoError(t, rdb.HSet(t.Context(), places[0].Keys.Meta(), "frozen", 1).Err())

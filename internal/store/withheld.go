@@ -43,12 +43,12 @@ func (k *Shard) packets(cmd *redis.StringSliceCmd) ([]Packet, error) {
 }
 
 // Front returns the packets that come next in the stock of each generation of a campaign, up to n each.
-func (k *Shard) Front(ctx context.Context, campaign string, generations, n int64) ([][]Packet, error) {
+func (p Place) Front(ctx context.Context, generations, n int64) ([][]Packet, error) {
 	fronts := make([][]Packet, generations)
 	for g := range generations {
 		var err error
-		if fronts[g], err = k.packets(k.rdb.LRange(ctx, k.Keys.StockOf(campaign, g+1), 0, n-1)); err != nil {
-			return nil, fmt.Errorf("the stock of campaign %s: %w", campaign, err)
+		if fronts[g], err = p.packets(p.rdb.LRange(ctx, p.Keys.StockOf(p.Campaign, g+1), 0, n-1)); err != nil {
+			return nil, fmt.Errorf("the stock of campaign %s: %w", p.Campaign, err)
 		}
 	}
 	return fronts, nil
@@ -102,7 +102,7 @@ func (k *Shard) WithholdRest(ctx context.Context, a Attempt, campaign string, ge
 	if packets == 0 {
 		return nil
 	}
-	n, err := k.Undealt(ctx, campaign, packets)
+	n, err := k.Place(campaign).Undealt(ctx, packets)
 	if err == nil {
 		err = k.Withhold(ctx, a, campaign, Withholding{Front: make([]int, generations), Next: n, UpTo: packets})
 	}
@@ -111,9 +111,9 @@ func (k *Shard) WithholdRest(ctx context.Context, a Attempt, campaign string, ge
 
 // Withheld returns the packets of a campaign that restores have withheld on the shard, in the order in which they
 // were dealt. On an open shard the list may lack a packet if another one is decided meanwhile.
-func (k *Shard) Withheld(ctx context.Context, campaign string) (list []Packet, err error) {
+func (p Place) Withheld(ctx context.Context) (list []Packet, err error) {
 	for first := int64(0); ; first += listedPackets {
-		page, err := k.packets(k.rdb.LRange(ctx, k.Keys.Withheld(campaign), first, first+listedPackets-1))
+		page, err := p.packets(p.rdb.LRange(ctx, p.Keys.Withheld(p.Campaign), first, first+listedPackets-1))
 		if list = append(list, page...); err != nil || len(page) < listedPackets {
 			return list, err
 		}
@@ -122,8 +122,8 @@ func (k *Shard) Withheld(ctx context.Context, campaign string) (list []Packet, e
 
 // CountWithheld returns how many packets of a campaign are withheld, or will be once a lost top-up is dealt again, and
 // the last event for which a restore has withheld packets; 0 for none.
-func (k *Shard) CountWithheld(ctx context.Context, campaign string) (packets, last int64, err error) {
-	f, err := k.fields(ctx, campaign, withheldField, "withheld_last", "withhold_next")
+func (p Place) CountWithheld(ctx context.Context) (packets, last int64, err error) {
+	f, err := p.fields(ctx, withheldField, "withheld_last", "withhold_next")
 	if err == nil {
 		err = f.Readable(withheldField, "withheld_last", "withhold_next")
 	}
@@ -134,8 +134,8 @@ func (k *Shard) CountWithheld(ctx context.Context, campaign string) (packets, la
 }
 
 // Undealt returns how many of a campaign's packets, of which there are packets with all top-ups, the shard has not got.
-func (k *Shard) Undealt(ctx context.Context, campaign string, packets int64) (int64, error) {
-	f, err := k.fields(ctx, campaign, "loaded", placesField, "place")
+func (p Place) Undealt(ctx context.Context, packets int64) (int64, error) {
+	f, err := p.fields(ctx, "loaded", placesField, "place")
 	if err == nil {
 		err = f.Readable("loaded", placesField, "place")
 	}
@@ -255,18 +255,18 @@ func (k *Shard) GrantWithheld(ctx context.Context, g *hongbao.Grant, room Room) 
 // ReleaseWithheld returns some withheld packets of a campaign to its stock, and then returns how many are still
 // withheld. The caller repeats it until there are none. If it changed nothing, why is the campaign's state,
 // RefusedPlaces or RefusedGeneration.
-func (k *Shard) ReleaseWithheld(ctx context.Context, campaign string) (still int64, why Refusal, err error) {
-	return k.releaseWithheld(ctx, campaign, MaxChunk/2)
+func (p Place) ReleaseWithheld(ctx context.Context) (still int64, why Refusal, err error) {
+	return p.releaseWithheld(ctx, MaxChunk/2)
 }
 
-func (k *Shard) releaseWithheld(ctx context.Context, campaign string, most int) (still int64, why Refusal, err error) {
-	generations, err := k.generations(ctx, campaign)
+func (p Place) releaseWithheld(ctx context.Context, most int) (still int64, why Refusal, err error) {
+	generations, err := p.generations(ctx)
 	if err != nil {
 		return 0, "", err
 	}
-	keys := append([]string{k.Keys.Meta(), k.Keys.Campaign(campaign), k.Keys.Withheld(campaign)},
-		k.Keys.Stocks(campaign, generations)[2*generations-2:]...)
-	reply, err := k.run(ctx, releaseWithheldScript, keys, []any{generations, most})
+	keys := append([]string{p.Keys.Meta(), p.Keys.Campaign(p.Campaign), p.Keys.Withheld(p.Campaign)},
+		p.Keys.Stocks(p.Campaign, generations)[2*generations-2:]...)
+	reply, err := p.run(ctx, releaseWithheldScript, keys, []any{generations, most})
 	if err != nil {
 		return 0, "", err
 	}

@@ -18,7 +18,7 @@ func TestWithheldPacketOverShards(t *testing.T) {
 	withheldThree(t, b)
 	rain := k.Keys.Campaign("rain")
 	require.NoError(t, b.rdb.HSet(ctx, rain, "places", 2).Err())
-	_, why, err := k.ReleaseWithheld(ctx, "rain")
+	_, why, err := k.Place("rain").ReleaseWithheld(ctx)
 	require.NoError(t, err)
 	require.Equal(t, store.RefusedPlaces, why)
 	for _, c := range []struct {

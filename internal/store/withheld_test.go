@@ -70,7 +70,7 @@ func (s *stocked) adds(step string) {
 			count, sum = count+1, sum+amount
 		}
 	}
-	f, err := s.k.CampaignFields(s.t.Context(), "rain")
+	f, err := s.k.Place("rain").CampaignFields(s.t.Context())
 	require.NoError(s.t, err, step)
 	require.Equal(s.t, []int64{s.c.Packets - count, int64(s.c.Total) - sum}, []int64{f.Granted, int64(f.GrantedAmount)}, step)
 }
@@ -82,7 +82,7 @@ func (s *stocked) restores(epoch int64) {
 	ctx, a := s.t.Context(), attempt
 	a.Epoch = epoch
 	s.last++
-	front, err := s.k.Front(ctx, "rain", 1, int64(1+s.random.IntN(10)))
+	front, err := s.k.Place("rain").Front(ctx, 1, int64(1+s.random.IntN(10)))
 	require.NoError(s.t, err)
 	var stay []store.Packet
 	for _, p := range front[0] {
@@ -99,7 +99,7 @@ func (s *stocked) restores(epoch int64) {
 		require.NoError(s.t, s.k.Withhold(ctx, a, "rain", store.Withholding{Last: s.last, Front: []int{len(front[0])}, Stay: stay}))
 		require.Len(s.t, s.withheld(), before+len(front[0])-len(stay))
 	}
-	_, last, err := s.k.CountWithheld(ctx, "rain")
+	_, last, err := s.k.Place("rain").CountWithheld(ctx)
 	require.NoError(s.t, err)
 	require.Equal(s.t, s.last, last)
 	s.adds("withhold")
@@ -117,7 +117,7 @@ func (s *stocked) restores(epoch int64) {
 }
 
 func (s *stocked) withheld() []store.Packet {
-	held, err := s.k.Withheld(s.t.Context(), "rain")
+	held, err := s.k.Place("rain").Withheld(s.t.Context())
 	require.NoError(s.t, err)
 	return held
 }
@@ -170,15 +170,15 @@ func TestWithheldPacketsCount(t *testing.T) {
 			for n := range int64(12) {
 				s.step(n)
 			}
-			f, err := s.k.CampaignFields(t.Context(), "rain")
+			f, err := s.k.Place("rain").CampaignFields(t.Context())
 			require.NoError(t, err)
-			e, err := s.k.Close(t.Context(), "rain", true, 0)
+			e, err := s.k.Place("rain").Close(t.Context(), true, 0)
 			require.NoError(t, err)
 			require.Equal(t, []int64{f.Granted, int64(f.GrantedAmount)},
 				[]int64{e.Close.Granted, int64(e.Close.GrantedAmount)})
 			require.EqualValues(t, 60, e.Close.Granted+e.Close.Left)
 			require.Equal(t, s.c.Total, e.Close.GrantedAmount+e.Close.LeftAmount)
-			again, err := s.k.CloseOf(t.Context(), "rain")
+			again, err := s.k.Place("rain").CloseOf(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, e.Close, again.Close)
 		})
@@ -196,7 +196,7 @@ func TestManyWithheldPacketsComeBack(t *testing.T) {
 	require.NoError(t, b.k.Withhold(t.Context(), attempt, "rain", store.Withholding{Last: 1, Front: []int{all - 10}}))
 	b.thaw(t)
 	granted := func() int64 {
-		f, err := b.k.CampaignFields(t.Context(), "rain")
+		f, err := b.k.Place("rain").CampaignFields(t.Context())
 		require.NoError(t, err)
 		return f.Granted
 	}
@@ -205,7 +205,7 @@ func TestManyWithheldPacketsComeBack(t *testing.T) {
 	for still := int64(1); still > 0; {
 		var why store.Refusal
 		var err error
-		still, why, err = b.k.ReleaseWithheld(t.Context(), "rain")
+		still, why, err = b.k.Place("rain").ReleaseWithheld(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, why)
 		require.EqualValues(t, 1, granted())
@@ -220,7 +220,7 @@ func TestWithheldPacketIsGrantedOnce(t *testing.T) {
 	b := setup(t)
 	ctx, k := t.Context(), b.k
 	withheldThree(t, b)
-	held, err := k.Withheld(ctx, "rain")
+	held, err := k.Place("rain").Withheld(ctx)
 	require.NoError(t, err)
 	require.Len(t, held, 3)
 	revision := b.revision(ctx)
@@ -237,7 +237,7 @@ func TestWithheldPacketIsGrantedOnce(t *testing.T) {
 	require.Empty(t, why)
 	require.NotEqual(t, revision, b.revision(ctx), "a new revision, so that filters of the winners expire")
 	require.EqualValues(t, 2, g.Seq)
-	receipts, err := k.ReceiptsOf(ctx, "rain", []string{"u1"})
+	receipts, err := k.Place("rain").ReceiptsOf(ctx, []string{"u1"})
 	require.NoError(t, err)
 	require.Equal(t, []hongbao.Receipt{{Shard: k.Index(), Seq: 2, Packet: held[0].Number, Amount: held[0].Amount, RequestID: "r1", Time: g.Time.Local()}},
 		receipts["u1"])
@@ -278,11 +278,11 @@ func TestWithheldPacketIsGrantedOnce(t *testing.T) {
 	require.Empty(t, why, "the user gets this one, too, without the request id")
 	answers = b.grab(t, "rain", "u1/r1")
 	require.Equal(t, held[0].Number, answers[0].Receipts[0].Packet, "a repeat still gets what it got")
-	_, err = k.Close(ctx, "rain", true, 0)
+	_, err = k.Place("rain").Close(ctx, true, 0)
 	require.NoError(t, err)
 	why, _ = grant("u5", "r1", held[2], 0)
 	require.EqualValues(t, store.StateClosed, why)
-	_, why, err = k.ReleaseWithheld(ctx, "rain")
+	_, why, err = k.Place("rain").ReleaseWithheld(ctx)
 	require.NoError(t, err)
 	require.EqualValues(t, store.StateClosed, why)
 }
@@ -300,7 +300,7 @@ func TestWithheldPacketBeforeTheWindow(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, why)
 	require.WithinDuration(t, start, g.Time, 0)
-	receipts, err := b.k.ReceiptsOf(t.Context(), "rain", []string{"u1"})
+	receipts, err := b.k.Place("rain").ReceiptsOf(t.Context(), []string{"u1"})
 	require.NoError(t, err)
 	require.WithinDuration(t, start, receipts["u1"][0].Time, 0)
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "from", time.Now().Add(-time.Hour).UnixMilli()).Err())
@@ -319,7 +319,7 @@ func TestWinnersAfterARestore(t *testing.T) {
 	b.thaw(t)
 	b.grab(t, "rain", "u1")
 	b.grab(t, "rain", "u2")
-	n, err := b.k.CountWinners(t.Context(), "rain", b.revision(t.Context()))
+	n, err := b.k.Place("rain").CountWinners(t.Context(), b.revision(t.Context()))
 	require.NoError(t, err)
 	require.EqualValues(t, 2, n)
 }
@@ -353,18 +353,18 @@ func TestRestOfALargePlaceIsWithheld(t *testing.T) {
 	require.LessOrEqual(t, pushes-before, int64(1+6))
 	scripts, _ := b.commandStat(t, "evalsha")
 	require.Greater(t, scripts, int64(2))
-	list, err := b.k.Withheld(t.Context(), "rain")
+	list, err := b.k.Place("rain").Withheld(t.Context())
 	require.NoError(t, err)
 	withheld := make([]string, len(list))
 	for i, p := range list {
 		withheld[i] = p.String()
 	}
 	require.Equal(t, stock, withheld)
-	n, _, err := b.k.CountWithheld(t.Context(), "rain")
+	n, _, err := b.k.Place("rain").CountWithheld(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, all, n)
 	b.thaw(t)
-	e, err := b.k.Close(t.Context(), "rain", true, 0)
+	e, err := b.k.Place("rain").Close(t.Context(), true, 0)
 	require.NoError(t, err)
 	require.EqualValues(t, all, e.Close.Left)
 }
@@ -379,7 +379,7 @@ func TestRegrantOfWithheldPacketsSparesTheStock(t *testing.T) {
 	_, before := b.commandStat(t, "lpos")
 	require.ErrorIs(t, b.rdb.LPos(t.Context(), b.k.Keys.Stock("rain"), "none", redis.LPosArgs{}).Err(), redis.Nil)
 	_, search := b.commandStat(t, "lpos")
-	withheld, err := b.k.Withheld(t.Context(), "rain")
+	withheld, err := b.k.Place("rain").Withheld(t.Context())
 	require.NoError(t, err)
 	least := int64(math.MaxInt64) // a busy machine may stop Redis within a search
 	for batch := range 3 {
@@ -416,7 +416,7 @@ func TestPacketsOfALostTopUpAreWithheldOnceTheyAreDealt(t *testing.T) {
 	}
 	held := func() (packets []int64) {
 		t.Helper()
-		list, err := k.Withheld(ctx, "rain")
+		list, err := k.Place("rain").Withheld(ctx)
 		require.NoError(t, err)
 		for _, p := range list {
 			packets = append(packets, p.Number)
@@ -432,7 +432,7 @@ func TestPacketsOfALostTopUpAreWithheldOnceTheyAreDealt(t *testing.T) {
 	require.NoError(t, k.Withhold(ctx, attempt, "rain", w))
 	require.NoError(t, k.Withhold(ctx, attempt, "rain", w), "a repeat")
 	b.thaw(t)
-	n, _, err := k.CountWithheld(ctx, "rain")
+	n, _, err := k.Place("rain").CountWithheld(ctx)
 	require.NoError(t, err)
 	require.EqualValues(t, 2+3, n)
 
@@ -463,7 +463,7 @@ func TestPacketsOfALostTopUpAreWithheldOnceTheyAreDealt(t *testing.T) {
 	require.EqualValues(t, 3, deal(more, 10, 10).Dealt)
 	require.Len(t, held(), 5, "packets of a later top-up are not withheld")
 	require.Empty(t, b.rdb.HGet(ctx, k.Keys.Campaign("rain"), "withhold_next").Val(), "no top-up that was lost is left")
-	e, err := k.Close(ctx, "rain", true, 10)
+	e, err := k.Place("rain").Close(ctx, true, 10)
 	require.NoError(t, err)
 	require.EqualValues(t, 7, e.Close.Left)
 	require.EqualValues(t, 70, e.Close.LeftAmount)
@@ -476,7 +476,7 @@ func TestUndealtPacketsOfAPlace(t *testing.T) {
 	b.load(t, spec("rain", 4))
 	undealt := func(packets int64) int64 {
 		t.Helper()
-		n, err := b.k.Undealt(t.Context(), "rain", packets)
+		n, err := b.k.Place("rain").Undealt(t.Context(), packets)
 		require.NoError(t, err)
 		return n
 	}

@@ -20,12 +20,12 @@ func TestRepeatedWithholdingNearTheEnd(t *testing.T) {
 	for _, left := range []int{5, 0, 0} {
 		require.NoError(t, b.k.Withhold(t.Context(), attempt, "rain", store.Withholding{Front: []int{10}}))
 		require.EqualValues(t, left, b.rdb.LLen(t.Context(), b.k.Keys.Stock("rain")).Val())
-		n, _, err := b.k.CountWithheld(t.Context(), "rain")
+		n, _, err := b.k.Place("rain").CountWithheld(t.Context())
 		require.NoError(t, err)
 		require.EqualValues(t, 15-left, n)
 	}
 	b.thaw(t)
-	still, why, err := b.k.ReleaseWithheld(t.Context(), "rain")
+	still, why, err := b.k.Place("rain").ReleaseWithheld(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, why)
 	require.Zero(t, still)

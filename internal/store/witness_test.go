@@ -121,14 +121,14 @@ func TestReceiptsStayInOrderOfTime(t *testing.T) {
 	b := setup(t)
 	b.load(t, withTwoPerUser(spec("rain", 10)))
 	later := b.grab(t, "rain", "u1/r1")[0].Receipts[0]
-	front, err := b.k.Front(t.Context(), "rain", 1, 1)
+	front, err := b.k.Place("rain").Front(t.Context(), 1, 1)
 	require.NoError(t, err)
 	b.begin(t)
 	p := front[0][0]
 	earlier := hongbao.Grant{Campaign: "rain", User: "u1", RequestID: "r0", Seq: 2, Packet: p.Number, Amount: p.Amount,
 		Time: later.Time.Add(-time.Minute)}
 	require.NoError(t, b.k.RestoreGrants(t.Context(), attempt, run(earlier)))
-	receipts, err := b.k.ReceiptsOf(t.Context(), "rain", []string{"u1"})
+	receipts, err := b.k.Place("rain").ReceiptsOf(t.Context(), []string{"u1"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"r0", "r1"}, []string{receipts["u1"][0].RequestID, receipts["u1"][1].RequestID})
 }
@@ -196,7 +196,7 @@ func TestPacketsOfNobodyStay(t *testing.T) {
 			granted += int64(a.Receipts[0].Amount)
 		}
 	}
-	closed, err := b.k.Close(t.Context(), "rain", true, 0)
+	closed, err := b.k.Place("rain").Close(t.Context(), true, 0)
 	require.NoError(t, err)
 	require.Equal(t, 1300-lost+400, closed.Close.Granted)
 	require.EqualValues(t, granted, closed.Close.GrantedAmount)

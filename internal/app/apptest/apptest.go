@@ -83,7 +83,7 @@ func Loads(t *testing.T, a *app.App, id string, class hongbao.Durability, places
 // Grants wins a packet for the user on the campaign's first shard, without waiting for durability.
 func Grants(t *testing.T, a *app.App, user string) {
 	t.Helper()
-	GrantsOn(t, a, a.Store().Home("rain"), user)
+	GrantsOn(t, a, a.Store().Home("rain").Shard, user)
 }
 
 // GrantsOn wins a packet of campaign rain for the user on a shard.

@@ -63,12 +63,12 @@ func (w *world) fetchFilter(ctx context.Context, a *agent, revision string) erro
 	if w.bug == "a filter before all is empty" {
 		build = func() error { return w.misbuild(ctx, revision) }
 	}
-	f, err := winners.Fetch(ctx, w.places[0], w.c.ID, revision)
+	f, err := winners.Fetch(ctx, w.places[0], revision)
 	if f == nil && err == nil {
 		if err := build(); err != nil {
 			return err
 		}
-		f, err = winners.Fetch(ctx, w.places[0], w.c.ID, revision)
+		f, err = winners.Fetch(ctx, w.places[0], revision)
 	}
 	if f != nil {
 		a.known.Use(f)
@@ -91,5 +91,5 @@ func (w *world) misbuild(ctx context.Context, revision string) error {
 	if err != nil {
 		return store.ErrNotFinal // no user has a packet yet
 	}
-	return f.Store(ctx, w.places[0], w.c.ID)
+	return f.Store(ctx, w.places[0])
 }

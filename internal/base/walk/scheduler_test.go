@@ -118,7 +118,7 @@ func (w *world) injectFault() {
 	case dice < 0.093 && !w.calm && w.rdb.HGet(ctx, key, "state").Val() != "frozen":
 		w.rdb.HSet(ctx, key, "state", "closed")
 	case dice < 0.10 && !w.calm && !w.rolled && !slices.ContainsFunc(w.tasks, topsUp):
-		w.rolled = w.rollBack(place)
+		w.rolled = w.rollBack(place.Shard)
 	case dice < 0.12 && len(w.tasks) == 0:
 		w.nextDay()
 	}

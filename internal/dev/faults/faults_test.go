@@ -131,7 +131,7 @@ func TestAnswersAreLost(t *testing.T) {
 	for user, packets := range got {
 		require.Equal(t, 1, packets, user)
 	}
-	fields, err := f.shard.CampaignFields(t.Context(), "rain")
+	fields, err := f.shard.Place("rain").CampaignFields(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 40, fields.Granted)
 }

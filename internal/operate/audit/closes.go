@@ -97,7 +97,7 @@ func (r *run) judgeRefund(ctx context.Context, c *campaign) error {
 		if !l.Closed || snap.over() {
 			continue
 		}
-		state, _, err := r.shards[shard].CampaignState(ctx, c.id)
+		state, _, err := r.shards[shard].Place(c.id).CampaignState(ctx)
 		if err != nil {
 			return err
 		}

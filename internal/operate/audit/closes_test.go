@@ -92,7 +92,7 @@ func (w *world) seal(id string) {
 // close closes a campaign, and makes the sinks finish the close.
 func (w *world) close(t *testing.T, id string) stream.Entry {
 	t.Helper()
-	e, err := w.keys(id).Close(t.Context(), id, true, 0)
+	e, err := w.keys(id).Place(id).Close(t.Context(), true, 0)
 	require.NoError(t, err)
 	w.settle(t)
 	w.publish(t)
@@ -102,7 +102,7 @@ func (w *world) close(t *testing.T, id string) stream.Entry {
 func (w *world) refund(t *testing.T, id string) {
 	t.Helper()
 	w.ledger.closed[id] = w.close(t, id)
-	_, err := w.keys(id).Refunded(t.Context(), id)
+	_, err := w.keys(id).Place(id).Refunded(t.Context())
 	require.NoError(t, err)
 }
 
@@ -111,7 +111,7 @@ func (w *world) leave(t *testing.T, id string) {
 	t.Helper()
 	w.refund(t, id)
 	do(t, w.rdb.XTrimMaxLen(t.Context(), w.keys(id).Keys.Events(), 0))
-	left, err := w.keys(id).PurgeCampaign(t.Context(), id, 0)
+	left, err := w.keys(id).Place(id).PurgeCampaign(t.Context(), 0)
 	require.NoError(t, err)
 	require.Zero(t, left)
 }
@@ -255,7 +255,7 @@ func TestEndedFromTheLedger(t *testing.T) {
 		require.Equal(t, []any{false, int64(19), int64(1)}, []any{b.InRedis, b.Settled, b.Dropped})
 		require.Equal(t, "b", r.Dropped[0].Campaign)
 		require.Empty(t, r.Campaigns[0].Ended)
-		_, err := k.PurgeCampaign(t.Context(), "b", 0)
+		_, err := k.Place("b").PurgeCampaign(t.Context(), 0)
 		require.NoError(t, err)
 	}
 }

@@ -71,7 +71,7 @@ func (r *run) ledgerCodes(ctx context.Context, c *campaign) error {
 // redisCodes reads a campaign's codes from its shard. A campaign that leaves Redis meanwhile is not judged.
 func (r *run) redisCodes(ctx context.Context, c *campaign, s *shard, snap *snapshot) error {
 	found := table[uint64]{}
-	err := s.EachCode(ctx, c.id, func(field, code string) error {
+	err := s.Place(c.id).EachCode(ctx, func(field, code string) error {
 		packet, err := strconv.ParseInt(field, 10, 64)
 		if err != nil || packet < 1 || packet > snap.packets || snap.dealtTo(packet) != snap.place {
 			r.codeDiffers(c, 0, "Redis", fmt.Sprintf("%s has field %.40q, which is no packet here", s.Keys.Codes(c.id), field))
@@ -83,7 +83,7 @@ func (r *run) redisCodes(ctx context.Context, c *campaign, s *shard, snap *snaps
 	if err != nil {
 		return err
 	}
-	if found, err := s.HasCampaign(ctx, c.id); err != nil || !found {
+	if found, err := s.Place(c.id).HasCampaign(ctx); err != nil || !found {
 		return err
 	}
 	c.codes.inRedis = true

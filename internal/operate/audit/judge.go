@@ -270,7 +270,7 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 		return r.judgeRefund(ctx, c)
 	case !l.Closed && l.Grants > 0 && r.report.Found[CampaignBroken] == 0:
 		for _, s := range r.shards {
-			found, err := s.HasCampaign(ctx, c.id)
+			found, err := s.Place(c.id).HasCampaign(ctx)
 			if err != nil {
 				return err
 			}

@@ -121,7 +121,7 @@ func (r *run) judgePlaces(ctx context.Context, c *campaign) error {
 		}
 	}
 	for _, shard := range slices.Sorted(maps.Keys(c.gone)) {
-		found, err := r.shards[shard].HasCampaign(ctx, c.id)
+		found, err := r.shards[shard].Place(c.id).HasCampaign(ctx)
 		if err != nil {
 			return err
 		}
@@ -164,7 +164,7 @@ func (r *run) judgeFunding(ctx context.Context, c *campaign) error {
 		return nil
 	}
 	for _, shard := range slices.Sorted(maps.Keys(c.on)) {
-		has, err := r.shards[shard].CampaignKeys(ctx, c.id)
+		has, err := r.shards[shard].Place(c.id).CampaignKeys(ctx)
 		if err != nil {
 			return err
 		}

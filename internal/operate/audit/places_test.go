@@ -87,7 +87,7 @@ var plantedOnPlaces = map[string]struct {
 	},
 	"a refunded campaign that is open on one shard": {
 		func(t *testing.T, w *world) {
-			e, err := w.keys("a").Close(t.Context(), "a", true, 0)
+			e, err := w.keys("a").Place("a").Close(t.Context(), true, 0)
 			require.NoError(t, err)
 			w.settle(t)
 			w.publish(t)

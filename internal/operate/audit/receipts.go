@@ -12,7 +12,7 @@ import (
 
 func (r *run) readReceipts(ctx context.Context, s *shard, c *campaign, snap *snapshot) error {
 	broken := map[string]bool{} // users already reported: HSCAN may return a user twice
-	return s.EachReceiptsText(ctx, c.id, func(user, text string) error {
+	return s.Place(c.id).EachReceiptsText(ctx, func(user, text string) error {
 		list, err := store.ParseReceipts(s.Index(), snap.from, text)
 		if err != nil {
 			if !broken[user] {
@@ -101,7 +101,7 @@ func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot
 func (r *run) describe(ctx context.Context) error {
 	for id, packets := range r.wanted {
 		for shard, snap := range r.campaigns[id].on {
-			err := r.shards[shard].EachReceiptsText(ctx, id, func(user, text string) error {
+			err := r.shards[shard].Place(id).EachReceiptsText(ctx, func(user, text string) error {
 				list, err := store.ParseReceipts(shard, snap.from, text)
 				if err != nil {
 					return nil //nolint:nilerr // it was reported when it was read first

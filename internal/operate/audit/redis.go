@@ -158,8 +158,8 @@ func (r *run) readCampaigns(ctx context.Context) error {
 		return err
 	}
 	for p := range places {
-		if err := r.readCampaign(ctx, r.shards[p.Shard], p.Campaign); err != nil {
-			return fmt.Errorf("campaign %.80q on shard %d: %w", p.Campaign, p.Shard, err)
+		if err := r.readCampaign(ctx, r.shards[p.Index()], p.Campaign); err != nil {
+			return fmt.Errorf("campaign %.80q on shard %d: %w", p.Campaign, p.Index(), err)
 		}
 	}
 	r.findPlaces()
@@ -193,7 +193,7 @@ func (r *run) readCampaign(ctx context.Context, s *shard, id string) error {
 	}
 	// The stock is read before the receipts. So a packet that is granted in between is seen in both rather than in
 	// neither.
-	err = s.EachLeft(ctx, c.id, snap.dealt, func(packet string) error { return r.stocked(ctx, c, snap, packet) })
+	err = s.Place(c.id).EachLeft(ctx, snap.dealt, func(packet string) error { return r.stocked(ctx, c, snap, packet) })
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (r *run) readCampaign(ctx context.Context, s *shard, id string) error {
 // snapshot reads the campaign's keys at one instant. It returns nil if there is no campaign to audit, or if the keys can't
 // be read; then why is the reason.
 func (r *run) snapshot(ctx context.Context, s *shard, id string) (snap *snapshot, why string, err error) {
-	has, err := s.CampaignKeys(ctx, id)
+	has, err := s.Place(id).CampaignKeys(ctx)
 	if err != nil {
 		return nil, "", err
 	}

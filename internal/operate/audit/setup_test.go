@@ -175,10 +175,10 @@ func (w *world) load(t *testing.T, id string) {
 }
 
 // keys returns the shard that is the campaign's home.
-func (w *world) keys(id string) *store.Shard { return w.store.Home(id) }
+func (w *world) keys(id string) *store.Shard { return w.store.Home(id).Shard }
 
 // other returns the shard that is the campaign's second place.
-func (w *world) other(id string) *store.Shard { return w.store.Places(id, w.places)[1] }
+func (w *world) other(id string) *store.Shard { return w.store.Places(id, w.places)[1].Shard }
 
 // placeOf returns the shard on which user i grabs: every fourth user grabs at the campaign's second place, if there is
 // one.

@@ -226,9 +226,9 @@ func (c *Closer) agree(o *Order, s *Progress) error {
 
 // decided returns an error if a person has not yet decided about a missing grant, so that it may still be paid.
 func (c *Closer) decided(ctx context.Context, o *Order, s *Progress) error {
-	places := make([]*store.Shard, len(s.Places))
+	places := make([]store.Place, len(s.Places))
 	for i := range s.Places {
-		places[i] = c.cfg.Store.Shard(s.Places[i].Close.Shard)
+		places[i] = c.cfg.Store.Shard(s.Places[i].Close.Shard).Place(o.Campaign)
 	}
 	u, err := deadletter.New(c.cfg.Store).Undecided(ctx, c.cfg.Group, o.Campaign, places, c.cfg.Ledger)
 	if err == nil && u.Letters+u.Quarantine > 0 {

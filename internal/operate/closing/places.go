@@ -20,14 +20,14 @@ import (
 func (c *Closer) Close(ctx context.Context, row *ledger.StoredCampaign, early bool) (Progress, error) {
 	id, places := row.Spec.ID, c.places(row)
 	closes, errs := store.Ask(len(places), store.AllAtOnce, func(j int) (stream.Entry, error) {
-		return places[j].Close(ctx, id, early, row.Packets)
+		return places[j].Close(ctx, early, row.Packets)
 	})
 	lost := slices.ContainsFunc(errs, func(err error) bool {
 		return errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrNotInRedis)
 	})
 	for j, k := range places {
 		if lost && errors.Is(errs[j], store.ErrRefilling) {
-			closes[j], errs[j] = k.Close(ctx, id, early, 0)
+			closes[j], errs[j] = k.Place(id).Close(ctx, early, 0)
 		}
 	}
 	return c.standing(ctx, id, places, closes, errs)
@@ -37,18 +37,18 @@ func (c *Closer) Close(ctx context.Context, row *ledger.StoredCampaign, early bo
 // campaign was not closed on each of its places.
 func (c *Closer) Progress(ctx context.Context, row *ledger.StoredCampaign) (Progress, error) {
 	id, places := row.Spec.ID, c.places(row)
-	closes, errs := store.Ask(len(places), store.AllAtOnce, func(j int) (stream.Entry, error) { return places[j].CloseOf(ctx, id) })
+	closes, errs := store.Ask(len(places), store.AllAtOnce, func(j int) (stream.Entry, error) { return places[j].CloseOf(ctx) })
 	return c.standing(ctx, id, places, closes, errs)
 }
 
 // places returns the shards of a campaign. The ledger's row has their number, even if Redis has lost the campaign.
-func (c *Closer) places(row *ledger.StoredCampaign) []*store.Shard {
+func (c *Closer) places(row *ledger.StoredCampaign) []store.Place {
 	return c.cfg.Store.Places(row.Spec.ID, row.Spec.Places())
 }
 
 // standing adds the refund, the group's progress and the ledger's counts to the close entries. It fails if a place has
 // no close, unless a refunded campaign has left Redis.
-func (c *Closer) standing(ctx context.Context, id string, places []*store.Shard, closes []stream.Entry,
+func (c *Closer) standing(ctx context.Context, id string, places []store.Place, closes []stream.Entry,
 	errs []error) (out Progress, err error) {
 	notThere := c.cfg.Store.Campaign(id).Joined(places, errs)
 	if notThere != nil && !allGone(errs) {
@@ -101,7 +101,7 @@ func allGone(errs []error) bool {
 func (c *Closer) note(ctx context.Context, row *ledger.StoredCampaign) error {
 	places := c.places(row)
 	return c.cfg.Store.Campaign(row.Spec.ID).Joined(places, store.Each(len(places), store.AllAtOnce, func(j int) error {
-		_, err := places[j].Refunded(ctx, row.Spec.ID)
+		_, err := places[j].Refunded(ctx)
 		if errors.Is(err, store.ErrNotInRedis) {
 			err = nil
 		}

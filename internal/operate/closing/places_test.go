@@ -24,7 +24,7 @@ import (
 // each of the three.
 type spread struct {
 	*bundle
-	places []*store.Shard
+	places []store.Place
 	faults *faults
 }
 
@@ -33,12 +33,12 @@ func setupSpread(t *testing.T) *spread {
 	b := setupOver(t, testkit.Redis(t), 5, 3)
 	s := &spread{bundle: b, places: b.store.Places("rain", 3), faults: &faults{lives: -1}}
 	for j, k := range s.places {
-		storetest.Grab(t, k, "rain", fmt.Sprint("u", j))
+		storetest.Grab(t, k.Shard, "rain", fmt.Sprint("u", j))
 	}
 	b.rdb = testkit.Redis(t).Client(t)
 	b.rdb.AddHook(s.faults)
 	b.store = b.store.Over(b.rdb)
-	b.k, s.places = b.store.Home("rain"), b.store.Places("rain", 3)
+	b.k, s.places = b.store.Home("rain").Shard, b.store.Places("rain", 3)
 	b.Closer = b.closer()
 	return s
 }
@@ -56,7 +56,7 @@ func (s *spread) settleOn(k *store.Shard) {
 func (s *spread) states() (list []string) {
 	s.t.Helper()
 	for _, k := range s.places {
-		m, err := k.CampaignFields(s.t.Context(), "rain")
+		m, err := k.Place("rain").CampaignFields(s.t.Context())
 		require.NoError(s.t, err)
 		list = append(list, m.State)
 	}
@@ -123,11 +123,11 @@ func tagOf(k *store.Shard) string { return strings.TrimSuffix(k.Keys.Meta(), "me
 func TestRefundWaitsForDecisionsOnEachShard(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
-	s.addDeadLetter(s.places[2], "rain")
+	s.addDeadLetter(s.places[2].Shard, "rain")
 	_, err := s.Close(t.Context(), "rain", true)
 	require.NoError(t, err)
 	for _, k := range s.places {
-		s.k = k
+		s.k = k.Shard
 		s.settle(2)
 	}
 	_, err = s.Refund(t.Context(), closing.Order{Campaign: "rain", Amount: 80, Missing: 1})
@@ -142,7 +142,7 @@ func TestCloseWithASilentShard(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
 	for j, k := range s.places {
-		s.faults.set(tagOf(k), -1)
+		s.faults.set(tagOf(k.Shard), -1)
 		standing, err := s.Close(t.Context(), "rain", true)
 		require.Zero(t, standing)
 		require.ErrorContains(t, err, fmt.Sprintf("1 of its 3 shards: shard %d", k.Index()))
@@ -175,9 +175,9 @@ func TestCloseWithASilentShard(t *testing.T) {
 			waits := fmt.Sprintf("finished shard %d up to event 0, the close is event 2", other.Index())
 			require.Equal(t, i >= j, strings.Contains(err.Error(), waits), "%v", err)
 		}
-		s.settleOn(k)
+		s.settleOn(k.Shard)
 	}
-	s.faults.set(tagOf(s.places[1]), -1)
+	s.faults.set(tagOf(s.places[1].Shard), -1)
 	_, err = s.Refund(t.Context(), order(70, 0))
 	require.True(t, hongbao.IsOutage(err), "%v", err)
 	s.faults.set("", -1)
@@ -208,7 +208,7 @@ func TestEndOfPlacesDies(t *testing.T) {
 	s.faults.set("", -1)
 	for _, k := range s.places {
 		require.EqualValues(t, 2, s.rdb.XLen(t.Context(), k.Keys.Events()).Val(), "one grant, one close")
-		s.settleOn(k)
+		s.settleOn(k.Shard)
 	}
 	s.ledger.grants = 3
 	for deaths = 0; ; deaths++ {
@@ -236,16 +236,16 @@ func TestCloseWithAClockThatIsBehind(t *testing.T) {
 	_, err := s.Close(t.Context(), "rain", false)
 	require.ErrorContains(t, err, "close campaign rain: it is open, and its window is open until")
 	require.NotContains(t, err.Error(), "shard", "all places return the same error")
-	require.NoError(t, s.places[2].SetState(t.Context(), "rain", "paused", "open"))
-	over(s.places[0])
-	over(s.places[2])
+	require.NoError(t, s.places[2].SetState(t.Context(), "paused", "open"))
+	over(s.places[0].Shard)
+	over(s.places[2].Shard)
 	_, err = s.Close(t.Context(), "rain", false)
 	require.ErrorContains(t, err, fmt.Sprintf("1 of its 3 shards: shard %d: close campaign rain: it is open",
 		s.places[1].Index()))
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	require.Equal(t, []string{"closed", "open", "closed"}, s.states())
-	storetest.Grab(t, s.places[1], "rain", "late") // users may still grab on this place
-	over(s.places[1])
+	storetest.Grab(t, s.places[1].Shard, "rain", "late") // users may still grab on this place
+	over(s.places[1].Shard)
 	standing, err := s.Close(t.Context(), "rain", false)
 	require.NoError(t, err)
 	require.EqualValues(t, 4, standing.Closed().Granted)
@@ -267,7 +267,7 @@ func TestCloseWithALostPlace(t *testing.T) {
 func TestCloseWithALostPlaceAndASilentShard(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
-	s.faults.set(tagOf(s.places[2]), -1)
+	s.faults.set(tagOf(s.places[2].Shard), -1)
 	require.NoError(t, s.rdb.HSet(t.Context(), s.places[1].Keys.Campaign("rain"), "state", "frozen").Err())
 	_, err := s.Close(t.Context(), "rain", true)
 	require.ErrorIs(t, err, store.ErrLost)
@@ -288,7 +288,7 @@ func TestRetirePlaces(t *testing.T) {
 	_, err := s.Close(t.Context(), "rain", true)
 	require.NoError(t, err)
 	for _, k := range s.places {
-		s.settleOn(k)
+		s.settleOn(k.Shard)
 	}
 	s.ledger.grants = 3
 	r, err := s.Refund(t.Context(), order(70, 0))
@@ -297,7 +297,7 @@ func TestRetirePlaces(t *testing.T) {
 		Every: time.Second})
 	require.NoError(t, err)
 	home := fmt.Sprintf("shard %d", s.places[0].Index())
-	s.faults.set(tagOf(s.places[0]), -1)
+	s.faults.set(tagOf(s.places[0].Shard), -1)
 	testkit.Eventually(t, 30*time.Second, func() bool { // retry until the clock of Redis has advanced
 		gone, err := retirer.Retire(t.Context())
 		require.Empty(t, gone)
@@ -307,7 +307,7 @@ func TestRetirePlaces(t *testing.T) {
 	s.faults.set("", -1)
 	require.Equal(t, []string{"refunded", "refunded", "refunded"}, s.states())
 
-	s.faults.set(tagOf(s.places[1]), -1)
+	s.faults.set(tagOf(s.places[1].Shard), -1)
 	gone, err := retirer.Retire(t.Context())
 	require.ErrorContains(t, err, fmt.Sprintf("shard %d: ", s.places[1].Index()))
 	require.NotEmpty(t, gone)
@@ -332,14 +332,14 @@ func TestRetireWithoutTheHome(t *testing.T) {
 	_, err := s.Close(t.Context(), "rain", true)
 	require.NoError(t, err)
 	for _, k := range s.places[1:] {
-		_, err := k.Refunded(t.Context(), "rain")
+		_, err := k.Place("rain").Refunded(t.Context())
 		require.NoError(t, err)
 	}
-	alone := s.refundedOn(s.places[1])
+	alone := s.refundedOn(s.places[1].Shard)
 	retirer, err := closing.NewRetirer(closing.RetirerConfig{Store: s.store, Locks: s.locks, Log: s.log,
 		Every: time.Second})
 	require.NoError(t, err)
-	s.faults.set(tagOf(s.places[0]), -1)
+	s.faults.set(tagOf(s.places[0].Shard), -1)
 	testkit.Eventually(t, 30*time.Second, func() bool { // retry until the clock of Redis has advanced
 		gone, err := retirer.Retire(t.Context())
 		require.Error(t, err)
@@ -361,9 +361,9 @@ func (s *spread) refundedOn(k *store.Shard) (id string) {
 		id = fmt.Sprint("alone-", i)
 	}
 	s.load(id, 1)
-	_, err := k.Close(s.t.Context(), id, true, 0)
+	_, err := k.Place(id).Close(s.t.Context(), true, 0)
 	require.NoError(s.t, err)
-	_, err = k.Refunded(s.t.Context(), id)
+	_, err = k.Place(id).Refunded(s.t.Context())
 	require.NoError(s.t, err)
 	return id
 }
@@ -387,7 +387,7 @@ func TestCloseWithoutWhatWasAdded(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrLost)
 	require.Equal(t, []string{"closed", "closed", "frozen"}, s.states())
 	for j, left := range []int64{3, 2} {
-		e, err := s.places[j].CloseOf(t.Context(), "rain")
+		e, err := s.places[j].CloseOf(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, left, e.Close.Left)
 	}

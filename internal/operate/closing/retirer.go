@@ -112,7 +112,7 @@ func (r *Retirer) purge(ctx context.Context, k *store.Shard, id string, down map
 		return 0, err
 	}
 	if home.Index() != k.Index() {
-		left, err := r.leaveHome(ctx, home, id)
+		left, err := r.leaveHome(ctx, home)
 		if err != nil {
 			err = fmt.Errorf("campaign %s leaves its home, shard %d, first: %w", id, home.Index(), err)
 		}
@@ -123,14 +123,14 @@ func (r *Retirer) purge(ctx context.Context, k *store.Shard, id string, down map
 			return left, err
 		}
 	}
-	return k.PurgeCampaign(ctx, id, r.cfg.Grace)
+	return k.Place(id).PurgeCampaign(ctx, r.cfg.Grace)
 }
 
 // leaveHome takes a campaign out of its home. Another shard has the mark of the refund; the home may have missed it, so
 // leaveHome sets it first.
-func (r *Retirer) leaveHome(ctx context.Context, home *store.Shard, id string) (left time.Duration, err error) {
-	if _, err := home.Refunded(ctx, id); err != nil && !errors.Is(err, store.ErrNotInRedis) {
+func (r *Retirer) leaveHome(ctx context.Context, home store.Place) (left time.Duration, err error) {
+	if _, err := home.Refunded(ctx); err != nil && !errors.Is(err, store.ErrNotInRedis) {
 		return 0, err
 	}
-	return home.PurgeCampaign(ctx, id, r.cfg.Grace)
+	return home.PurgeCampaign(ctx, r.cfg.Grace)
 }

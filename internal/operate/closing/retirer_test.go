@@ -20,7 +20,7 @@ func TestOutOfMemoryEndsACampaign(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, b.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	require.ErrorContains(t, b.rdb.Set(t.Context(), "x", "y", 0).Err(), "OOM")
-	require.NoError(t, b.k.SetState(t.Context(), "rain", "paused", "open"))
+	require.NoError(t, b.k.Place("rain").SetState(t.Context(), "paused", "open"))
 	b.close()
 	b.settle(3)
 	taken, _, err := b.k.TakeLock(t.Context(),

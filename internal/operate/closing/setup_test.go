@@ -132,7 +132,7 @@ func setupOver(t *testing.T, server *testkit.RedisServer, n, places int) *bundle
 	rdb := server.Client(t)
 	st := storetest.InitializedOn(t, rdb, n)
 	b := &bundle{
-		t: t, rdb: rdb, store: st, k: st.Home("rain"), locks: &mutex{}, log: zaptest.NewLogger(t),
+		t: t, rdb: rdb, store: st, k: st.Home("rain").Shard, locks: &mutex{}, log: zaptest.NewLogger(t),
 		ledger: &memLedger{refunds: map[string]payment.Refund{}, shards: places},
 	}
 	for _, k := range st.Places("rain", places) {

@@ -21,7 +21,7 @@ type Quarantine interface {
 }
 
 // Undecided counts the undecided grants of a campaign. places are the campaign's shards, and sink is the ledger's sink.
-func (l *Letters) Undecided(ctx context.Context, sink, campaign string, places []*store.Shard,
+func (l *Letters) Undecided(ctx context.Context, sink, campaign string, places []store.Place,
 	of Quarantine) (u Undecided, err error) {
 	for _, k := range places {
 		err := l.Each(ctx, sink, k.Index(), "", func(page []model.Letter) error {

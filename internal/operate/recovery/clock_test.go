@@ -141,7 +141,7 @@ func TestLastWriteOfAQuietShard(t *testing.T) {
 	w.grab(t, w.rdb, 10)
 	for name, writes := range map[string]func(){
 		"a close": func() {
-			_, err := w.shard().Close(t.Context(), id, true, 0)
+			_, err := w.shard().Place(id).Close(t.Context(), true, 0)
 			require.NoError(t, err)
 		},
 		"an opening": func() {

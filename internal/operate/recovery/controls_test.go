@@ -31,7 +31,7 @@ func (w *world) loader(t *testing.T) *load.Loader {
 // state returns the campaign's state, and the person who last paused or resumed it.
 func (w *world) state(t *testing.T) (state, by string) {
 	t.Helper()
-	fields, err := w.shard().CampaignFields(t.Context(), id)
+	fields, err := w.shard().Place(id).CampaignFields(t.Context())
 	require.NoError(t, err)
 	return fields.State, fields.PauseBy
 }
@@ -255,7 +255,7 @@ func TestAPausedCampaignIsLoadedAgain(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, loader.Load(ctx, c.Spec, plan, c.Hash, nil))
 		for i := range 2 {
-			state, _, err := w.store.Shard(i).CampaignState(ctx, name)
+			state, _, err := w.store.Shard(i).Place(name).CampaignState(ctx)
 			require.NoError(t, err)
 			require.Equal(t, store.StatePaused, state)
 		}

@@ -58,14 +58,14 @@ func TestLedgerLacksALostEvent(t *testing.T) {
 			require.Nil(t, w.settler(t).Handle(t.Context(), testkit.Batch(w.grantsOf(t, "snow", 10))))
 		}, []string{id, "snow"}},
 		"one is a close that was refunded": {func(t *testing.T, w *world) {
-			closed, err := w.shard().Close(t.Context(), "hail", true, 0)
+			closed, err := w.shard().Place("hail").Close(t.Context(), true, 0)
 			require.NoError(t, err)
 			w.refund(t, closed)
 			w.grab(t, w.server.Client(t), 1)
 			require.Nil(t, w.settler(t).Handle(t.Context(), testkit.Batch(w.grantsOf(t, id, 10))))
 		}, []string{"hail", id}},
 		"one is a close that was not refunded": {func(t *testing.T, w *world) {
-			_, err := w.shard().Close(t.Context(), "hail", true, 0)
+			_, err := w.shard().Place("hail").Close(t.Context(), true, 0)
 			require.NoError(t, err)
 			w.grab(t, w.server.Client(t), 1)
 			require.Nil(t, w.settler(t).Handle(t.Context(), testkit.Batch(w.grantsOf(t, id, 10))))

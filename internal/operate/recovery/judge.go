@@ -141,7 +141,7 @@ func (r *Recoverer) receiptsOf(ctx context.Context, v *ShardReport, known []rest
 			continue
 		}
 		slices.Sort(list)
-		if receipts[id], err = r.cfg.Store.Shard(v.Shard).ReceiptsOf(ctx, id, slices.Compact(list)); err != nil {
+		if receipts[id], err = r.cfg.Store.Shard(v.Shard).Place(id).ReceiptsOf(ctx, slices.Compact(list)); err != nil {
 			return nil, err
 		}
 	}

@@ -61,7 +61,7 @@ func (w *world) seq(t *testing.T) int64 {
 
 func (w *world) withheldOf(t *testing.T, id string) int {
 	t.Helper()
-	list, err := w.shard().Withheld(t.Context(), id)
+	list, err := w.shard().Place(id).Withheld(t.Context())
 	require.NoError(t, err)
 	return len(list)
 }

@@ -142,7 +142,7 @@ func (e *Ender) progress(ctx context.Context, id string) (*placesEnding, error) 
 		Paid:   c.Grants, PaidAmount: c.Granted, Left: c.Packets - c.Grants, LeftAmount: c.Funded - c.Granted,
 	}}
 	for _, k := range places {
-		p, err := e.placeOf(ctx, k, id)
+		p, err := e.placeOf(ctx, k)
 		if err != nil {
 			return nil, err
 		}
@@ -164,21 +164,21 @@ func (e *Ender) progress(ctx context.Context, id string) (*placesEnding, error) 
 
 // place is the part of a campaign that Redis still has on one shard.
 type place struct {
-	*store.Shard
+	store.Place
 	Remains
 	loaded       int64 // packets loaded on this shard; loadedAmount is their sum
 	loadedAmount hongbao.Amount
 }
 
-func (e *Ender) placeOf(ctx context.Context, k *store.Shard, id string) (p place, err error) {
-	p.Shard = k
+func (e *Ender) placeOf(ctx context.Context, k store.Place) (p place, err error) {
+	p.Place = k
 	if _, err := p.OpenHead(ctx); errors.Is(err, store.ErrFrozen) {
 		return p, fmt.Errorf("campaign %s is on shard %d, which is frozen: `hongbao recover` shows how to open the shard first: %w",
-			id, k.Index(), err)
+			k.Campaign, k.Index(), err)
 	} else if err != nil {
 		return p, err
 	}
-	err = p.read(ctx, id)
+	err = p.read(ctx)
 	return p, err
 }
 
@@ -214,8 +214,8 @@ func (e *Ending) Next(digest string) string {
 	return fmt.Sprintf("hongbao campaign refund-lost %s --amount %d%s --by NAME --why TEXT", e.Campaign, amount, digest)
 }
 
-func (p *place) read(ctx context.Context, id string) error {
-	f, err := p.CampaignFields(ctx, id)
+func (p *place) read(ctx context.Context) error {
+	f, err := p.CampaignFields(ctx)
 	if err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func (e *placesEnding) lost() error {
 }
 
 func (e *Ender) waiting(ctx context.Context, out *placesEnding) error {
-	places := make([]*store.Shard, len(out.places))
+	places := make([]store.Place, len(out.places))
 	owed, err := e.Owed(ctx, e.Group)
 	if err != nil {
 		return err
@@ -256,7 +256,7 @@ func (e *Ender) waiting(ctx context.Context, out *placesEnding) error {
 		if err := e.waitingOn(ctx, &p, owed[p.Index()], out); err != nil {
 			return err
 		}
-		places[i] = p.Shard
+		places[i] = p.Place
 	}
 	u, err := deadletter.New(e.Store).Undecided(ctx, e.Group, out.Campaign, places, e.Books)
 	out.Waiting.Letters, out.Waiting.Quarantine = u.Letters, u.Quarantine
@@ -284,7 +284,7 @@ func (e *placesEnding) closes(ctx context.Context) ([]payment.Close, error) {
 		if p.gone() || e.Refund != nil { // after the first refund the ledger returns the closes of that refund
 			continue
 		}
-		c, err := p.CloseOf(ctx, e.Campaign)
+		c, err := p.CloseOf(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -300,7 +300,7 @@ func (e *placesEnding) note(ctx context.Context, r *payment.Refund) error {
 	var errs []error
 	for _, p := range e.places {
 		if !p.gone() {
-			if _, err := p.Refunded(ctx, e.Campaign); err != nil && !errors.Is(err, store.ErrNotInRedis) {
+			if _, err := p.Refunded(ctx); err != nil && !errors.Is(err, store.ErrNotInRedis) {
 				errs = append(errs, err)
 			}
 			continue

@@ -118,7 +118,7 @@ func TestLostCampaignEnds(t *testing.T) {
 	due, err := w.shard().DueToRetire(t.Context(), 0, 10)
 	require.NoError(t, err)
 	require.Equal(t, []string{id}, due)
-	left, err := w.shard().PurgeCampaign(t.Context(), id, 0)
+	left, err := w.shard().Place(id).PurgeCampaign(t.Context(), 0)
 	require.NoError(t, err)
 	require.Zero(t, left)
 	at, err = w.ender().Progress(t.Context(), id)
@@ -127,21 +127,21 @@ func TestLostCampaignEnds(t *testing.T) {
 }
 
 // closeAndRefund closes a campaign whose grants the ledger has, and refunds it.
-func (w *world) closeAndRefund(t *testing.T, id string, places []*store.Shard) {
+func (w *world) closeAndRefund(t *testing.T, id string, places []store.Place) {
 	t.Helper()
 	require.NoError(t, w.ledger.BeginClose(t.Context(), id))
 	c, _, err := w.ledger.Campaign(t.Context(), id)
 	require.NoError(t, err)
 	var closes []stream.Entry
 	for _, k := range places {
-		e, err := k.Close(t.Context(), id, true, c.Packets)
+		e, err := k.Place(id).Close(t.Context(), true, c.Packets)
 		require.NoError(t, err)
 		closes = append(closes, e)
 	}
 	_, err = w.ledger.Refund(t.Context(), closes, 0)
 	require.NoError(t, err)
 	for _, k := range places {
-		_, err := k.Refunded(t.Context(), id)
+		_, err := k.Place(id).Refunded(t.Context())
 		require.NoError(t, err)
 	}
 }
@@ -170,7 +170,7 @@ func TestRefundedCampaignIsLost(t *testing.T) {
 				w.settle(t)
 			}
 			w.closeAndRefund(t, lost, places)
-			w.loses(t, places[0])
+			w.loses(t, places[0].Shard)
 			w.accepts(t)
 
 			answers, err := places[0].Grab(t.Context(), storetest.Call(lost, "u/r"), nil)
@@ -179,11 +179,11 @@ func TestRefundedCampaignIsLost(t *testing.T) {
 			known, err := w.store.Campaign(lost).Places(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, places, known)
-			stub, err := places[0].CampaignFields(t.Context(), lost)
+			stub, err := places[0].CampaignFields(t.Context())
 			require.NoError(t, err)
 			require.True(t, stub.Lost)
 			require.EqualValues(t, c.grabbed, stub.Granted)
-			left, err := places[0].PurgeCampaign(t.Context(), lost, 0)
+			left, err := places[0].PurgeCampaign(t.Context(), 0)
 			require.NoError(t, err)
 			require.Zero(t, left)
 		})
@@ -372,8 +372,8 @@ func TestFrozenCampaignNamesItsEnd(t *testing.T) {
 		"resume": func() error { return testkit.ErrOf(w.store.Campaign(id).Resume(t.Context(), by("ann", "test"))) },
 		"pause":  func() error { return testkit.ErrOf(w.store.Campaign(id).Pause(t.Context(), by("ann", "test"))) },
 		"load":   func() error { _, err := loaded.Seeded(t.Context(), w.store, c.Spec, c.Seed); return err },
-		"close":  func() error { _, err := w.shard().Close(t.Context(), id, true, 0); return err },
-		"refund": func() error { _, err := w.shard().CloseOf(t.Context(), id); return err },
+		"close":  func() error { _, err := w.shard().Place(id).Close(t.Context(), true, 0); return err },
+		"refund": func() error { _, err := w.shard().Place(id).CloseOf(t.Context()); return err },
 	} {
 		err := act()
 		require.ErrorIs(t, err, store.ErrLost, name)

@@ -23,7 +23,7 @@ func TestLostPlace(t *testing.T) {
 	places := w.store.Places(wide, 2)
 	require.Equal(t, w.store.Shard(0), places[1])
 	w.grantOn(t, wide, places)
-	w.loses(t, places[1])
+	w.loses(t, places[1].Shard)
 	w.accepts(t)
 	states := func() []string { return w.states(t, wide, places) }
 	require.Equal(t, []string{"open", "frozen"}, states())
@@ -37,7 +37,7 @@ func TestLostPlace(t *testing.T) {
 	_, err = w.ender().Refund(t.Context(), word)
 	require.ErrorIs(t, err, payment.ErrSettling)
 	require.ErrorContains(t, err, "`hongbao campaign close "+wide+" --early`")
-	closed, err := places[0].Close(t.Context(), wide, true, 0)
+	closed, err := places[0].Close(t.Context(), true, 0)
 	require.NoError(t, err)
 
 	half := w.ender()
@@ -71,14 +71,14 @@ func TestLostPlace(t *testing.T) {
 	require.Empty(t, differences)
 }
 
-func (w *world) grantOn(t *testing.T, id string, places []*store.Shard) {
+func (w *world) grantOn(t *testing.T, id string, places []store.Place) {
 	t.Helper()
 	settler := w.settler(t)
 	for _, k := range places {
 		_, err := k.Group("balance").Create(t.Context())
 		require.NoError(t, err)
 		for i := range 10 {
-			storetest.Grab(t, k, id, fmt.Sprintf("u%d-%d/r", k.Index(), i))
+			storetest.Grab(t, k.Shard, id, fmt.Sprintf("u%d-%d/r", k.Index(), i))
 		}
 		entries, err := k.Entries(t.Context(), "-", "+")
 		require.NoError(t, err)
@@ -95,10 +95,10 @@ func (w *world) grantOn(t *testing.T, id string, places []*store.Shard) {
 	}
 }
 
-func (w *world) states(t *testing.T, id string, places []*store.Shard) (list []string) {
+func (w *world) states(t *testing.T, id string, places []store.Place) (list []string) {
 	t.Helper()
 	for _, k := range places {
-		m, err := k.CampaignFields(t.Context(), id)
+		m, err := k.Place(id).CampaignFields(t.Context())
 		require.NoError(t, err)
 		list = append(list, m.State)
 	}

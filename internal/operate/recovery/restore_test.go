@@ -132,7 +132,7 @@ func TestLostGrantsAreRestored(t *testing.T) {
 	require.Equal(t, []model.Restored{{Epoch: 2, At: fences[0].Opened, RestoreCounts: model.RestoreCounts{Witnesses: 70,
 		First: 61,
 		Last:  130}}}, list)
-	closed, err := w.shard().Close(t.Context(), id, true, 0)
+	closed, err := w.shard().Place(id).Close(t.Context(), true, 0)
 	require.NoError(t, err)
 	require.EqualValues(t, 150, closed.Close.Granted)
 	require.EqualValues(t, 850, closed.Close.Left)

@@ -218,7 +218,7 @@ func (r *Recoverer) askCampaigns(ctx context.Context, v *ShardReport) error {
 
 func (r *Recoverer) askCampaign(ctx context.Context, v *ShardReport, c *ledger.StoredCampaign) error {
 	id := c.Spec.ID
-	state, dealt, err := r.cfg.Store.Shard(v.Shard).CampaignState(ctx, id)
+	state, dealt, err := r.cfg.Store.Shard(v.Shard).Place(id).CampaignState(ctx)
 	if err != nil {
 		return err
 	}
@@ -274,7 +274,7 @@ func (r *Recoverer) elsewhere(ctx context.Context, v *ShardReport, c *ledger.Sto
 		if v.silent[k.Index()] {
 			continue
 		}
-		state, _, err := k.CampaignState(ctx, c.Spec.ID)
+		state, _, err := k.Place(c.Spec.ID).CampaignState(ctx)
 		if hongbao.IsOutage(err) && ctx.Err() == nil && k.Index() != v.Shard {
 			v.silent[k.Index()] = true
 			continue

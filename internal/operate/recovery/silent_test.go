@@ -84,7 +84,7 @@ func TestMarginOfACampaignWithoutAKnownGrant(t *testing.T) {
 	}
 	w.restart(t, old)
 	w.restores(t, w.guarded(func(c *recovery.Config) { c.Ledger, c.Margin = w.ledger, 500*time.Millisecond }))
-	list, err := w.shard().Withheld(t.Context(), "next")
+	list, err := w.shard().Place("next").Withheld(t.Context())
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(list), 4)
 }
@@ -147,7 +147,7 @@ func TestQuietRestartAtNight(t *testing.T) {
 	}
 	require.Empty(t, w.withheld(t))
 	for _, k := range places {
-		list, err := k.Withheld(t.Context(), wide)
+		list, err := k.Place(wide).Withheld(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, list)
 	}

@@ -18,7 +18,7 @@ func TestLostHomeOfACampaignThatNobodyWasPaidOf(t *testing.T) {
 	wide := w.idAt(0)
 	w.fundOver(t, wide, 0, 2)
 	places := w.store.Places(wide, 2)
-	w.loses(t, places[0])
+	w.loses(t, places[0].Shard)
 	w.accepts(t)
 
 	known, err := w.store.Campaign(wide).Places(t.Context())

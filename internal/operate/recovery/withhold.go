@@ -16,7 +16,7 @@ import (
 func (r *Recoverer) readWithheld(ctx context.Context, v *ShardReport) error {
 	v.withheld = map[string]map[int64]bool{}
 	for id := range v.here {
-		packets, err := r.cfg.Store.Shard(v.Shard).Withheld(ctx, id)
+		packets, err := r.cfg.Store.Shard(v.Shard).Place(id).Withheld(ctx)
 		if err != nil {
 			return err
 		}
@@ -54,7 +54,7 @@ func (r *Recoverer) withhold(ctx context.Context, v *ShardReport, kept []restore
 // adds packets for events of which no process had reported then.
 func (r *Recoverer) withholdOf(ctx context.Context, v *ShardReport, id string, kept []restore.Known, place restore.Place) error {
 	k, last := r.cfg.Store.Shard(v.Shard), v.Known()
-	_, through, err := k.CountWithheld(ctx, id)
+	_, through, err := k.Place(id).CountWithheld(ctx)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (r *Recoverer) withholdOf(ctx context.Context, v *ShardReport, id string, k
 		return nil
 	}
 	here := v.here[id]
-	fronts, err := k.Front(ctx, id, here.loading(), most)
+	fronts, err := k.Place(id).Front(ctx, here.loading(), most)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (r *Recoverer) withholdOf(ctx context.Context, v *ShardReport, id string, k
 	}
 	w := store.Withholding{Last: last, Stay: stay, UpTo: here.added}
 	if here.added > 0 { // the others may be packets of a top-up that Redis has lost, and that is dealt again
-		undealt, err := k.Undealt(ctx, id, here.added)
+		undealt, err := k.Place(id).Undealt(ctx, here.added)
 		if err != nil {
 			return err
 		}
@@ -191,7 +191,7 @@ func (v *ShardReport) wide() bool {
 
 func (r *Recoverer) countWithheld(ctx context.Context, v *ShardReport) (n int64, err error) {
 	for id := range v.here {
-		packets, _, err := r.cfg.Store.Shard(v.Shard).CountWithheld(ctx, id)
+		packets, _, err := r.cfg.Store.Shard(v.Shard).Place(id).CountWithheld(ctx)
 		if err != nil {
 			return 0, err
 		}

@@ -48,7 +48,7 @@ func (w *world) pair(t *testing.T) (p, silent *process) {
 // withheld returns the amounts of the withheld packets, by packet number.
 func (w *world) withheld(t *testing.T) map[int64]hongbao.Amount {
 	t.Helper()
-	list, err := w.shard().Withheld(t.Context(), id)
+	list, err := w.shard().Place(id).Withheld(t.Context())
 	require.NoError(t, err)
 	all := map[int64]hongbao.Amount{}
 	for _, p := range list {
@@ -73,7 +73,7 @@ func (w *world) keepsPackets(t *testing.T, won map[string]hongbao.Receipt) {
 		users = append(users, user)
 	}
 	testkit.Eventually(t, 10*time.Second, func() bool {
-		has, err := w.shard().ReceiptsOf(t.Context(), id, users)
+		has, err := w.shard().Place(id).ReceiptsOf(t.Context(), users)
 		require.NoError(t, err)
 		for user, r := range won {
 			if len(has[user]) != 1 || has[user][0].Packet != r.Packet || has[user][0].Amount != r.Amount {
@@ -87,11 +87,11 @@ func (w *world) keepsPackets(t *testing.T, won map[string]hongbao.Receipt) {
 // adds requires that no packet is granted twice, or withheld and granted, and that the granted count is right.
 func (w *world) adds(t *testing.T) {
 	t.Helper()
-	f, err := w.shard().CampaignFields(t.Context(), id)
+	f, err := w.shard().Place(id).CampaignFields(t.Context())
 	require.NoError(t, err)
 	var receipts int64
 	packets := map[int64]bool{}
-	require.NoError(t, w.shard().EachReceipts(t.Context(), id, func(_ string, list []hongbao.Receipt) error {
+	require.NoError(t, w.shard().Place(id).EachReceipts(t.Context(), func(_ string, list []hongbao.Receipt) error {
 		for i := range list {
 			require.False(t, packets[list[i].Packet], "packet %d was granted twice", list[i].Packet)
 			packets[list[i].Packet] = true
@@ -154,7 +154,7 @@ func TestPacketsOfASilentProcessAreWithheld(t *testing.T) {
 			require.Empty(t, silent.alarms)
 			w.adds(t)
 			require.EqualValues(t, 10+1+5+100+5, w.settles(t))
-			c, err := w.shard().Close(t.Context(), id, true, 0)
+			c, err := w.shard().Place(id).Close(t.Context(), true, 0)
 			require.NoError(t, err)
 			require.EqualValues(t, 1000-121, c.Close.Left, "withheld packets count as left")
 		})
@@ -320,7 +320,7 @@ func TestSilentProcessAndALostTopUp(t *testing.T) {
 	w.adds(t)
 	w.wakes(t, silent, unreported)
 	w.adds(t)
-	c, err := w.shard().Close(t.Context(), id, true, 0)
+	c, err := w.shard().Place(id).Close(t.Context(), true, 0)
 	require.NoError(t, err)
 	require.EqualValues(t, 5-2, c.Close.Left, "what is withheld counts as left")
 	require.EqualValues(t, 30, c.Close.LeftAmount)
@@ -359,31 +359,31 @@ func TestRestOfAPlaceIsWithheld(t *testing.T) {
 	require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len())
 	require.Equal(t, []string{"open", "open"}, w.states(t, wide, places))
 	left := func(k *store.Shard) []int {
-		list, err := k.Withheld(t.Context(), wide)
+		list, err := k.Place(wide).Withheld(t.Context())
 		require.NoError(t, err)
 		return []int{int(w.rdb.LLen(t.Context(), k.Keys.Stock(wide)).Val()), len(list)}
 	}
-	home, other := left(places[0]), left(places[1])
+	home, other := left(places[0].Shard), left(places[1].Shard)
 	require.Zero(t, home[0])
 	require.Greater(t, home[1], 400)
 	require.Greater(t, other[0], 400)
 	require.Zero(t, other[1])
 	require.Equal(t, w.revisions(t, wide, places[1:]), w.revisions(t, wide, places[:1]), "filters of the winners stay valid")
-	list, err := places[0].Withheld(t.Context(), wide)
+	list, err := places[0].Withheld(t.Context())
 	require.NoError(t, err)
 	for _, r := range unreported {
 		require.Contains(t, list, store.Packet{Number: r.Packet, Amount: r.Amount})
 	}
 	for _, k := range places {
-		_, err := k.CampaignFields(t.Context(), wide)
+		_, err := k.Place(wide).CampaignFields(t.Context())
 		require.NoError(t, err)
-		e, err := k.Close(t.Context(), wide, true, 0)
+		e, err := k.Place(wide).Close(t.Context(), true, 0)
 		require.NoError(t, err)
-		require.EqualValues(t, left(k)[0]+left(k)[1], e.Close.Left)
+		require.EqualValues(t, left(k.Shard)[0]+left(k.Shard)[1], e.Close.Left)
 	}
 }
 
-func (w *world) revisions(t *testing.T, id string, places []*store.Shard) (list []string) {
+func (w *world) revisions(t *testing.T, id string, places []store.Place) (list []string) {
 	t.Helper()
 	for _, k := range places {
 		revision, err := w.rdb.HGet(t.Context(), k.Keys.Campaign(id), "revision").Result()
@@ -473,7 +473,7 @@ func TestPersonDecidesAlthoughNothingIsKnownToBeLost(t *testing.T) {
 	accepted, err := w.rec.Accepted(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, accepted[0].Lost, "which withheld packets")
-	state, _, err := w.shard().CampaignState(t.Context(), id)
+	state, _, err := w.shard().Place(id).CampaignState(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, store.StateFrozen, state, "other users might get the withheld packets")
 }

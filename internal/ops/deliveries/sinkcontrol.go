@@ -144,7 +144,7 @@ func (a Deliveries) checkSinkCampaign(ctx context.Context, sink, campaign string
 	if slices.Contains(known, true) {
 		return nil
 	}
-	state, _, err := a.app.Store().Home(campaign).CampaignState(ctx, campaign)
+	state, _, err := a.app.Store().Home(campaign).CampaignState(ctx)
 	if err != nil || state != "" {
 		return nil //nolint:nilerr // the pause itself reports a shard that can't be reached
 	}

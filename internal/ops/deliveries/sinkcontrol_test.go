@@ -102,11 +102,11 @@ func TestPausesGoToAllShardsAtOnce(t *testing.T) {
 	require.Equal(t, 4, out.Pause.PausedShards)
 
 	places := a.Store().Places("rain", 4)
-	through(newHung(places[1], places[3])) // the home must not hang: it says where the other places are
+	through(newHung(places[1].Shard, places[3].Shard)) // the home must not hang: it says where the other places are
 	require.NoError(t, testkit.ErrOf(a.Store().Campaign("rain").Pause(t.Context(), stream.Decision{By: "ann", Why: "test"})))
 	a.SetRedis(plain)
 	for _, k := range a.Store().Places("rain", 4) {
-		state, _, err := k.CampaignState(t.Context(), "rain")
+		state, _, err := k.Place("rain").CampaignState(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "paused", state)
 	}

@@ -34,7 +34,7 @@ func (c Reader) Window(ctx context.Context, id string) (model.PublicView, error)
 // whole returns an error if a campaign may exist although a shard does not have it. Either this is another deployment's
 // Redis, or Redis has lost the marks of the deployment. It does not check for a frozen shard, because the reads
 // themselves do so.
-func (c Reader) whole(ctx context.Context, k *store.Shard) error {
+func (c Reader) whole(ctx context.Context, k store.Place) error {
 	return k.Belongs(ctx)
 }
 
@@ -57,7 +57,7 @@ func (c Reader) held(ctx context.Context, id, user string) ([]store.UserReceipts
 			err = c.durable(ctx, id, user, &list[i])
 		}
 		if err == nil && len(list[i].Receipts) > 0 {
-			err = list[i].Report(ctx, id, user)
+			err = list[i].Report(ctx, user)
 		}
 	}
 	if err != nil {

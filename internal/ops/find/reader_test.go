@@ -225,7 +225,7 @@ func TestOwnReceiptsOverShards(t *testing.T) {
 	a := apptest.OnRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 2)
 	r, places := NewReader(a), a.Store().Places("rain", 2)
 	for _, k := range places {
-		apptest.GrantsOn(t, a, k, "u1")
+		apptest.GrantsOn(t, a, k.Shard, "u1")
 	}
 	got, err := r.Receipts(t.Context(), "rain", "u1")
 	require.NoError(t, err)

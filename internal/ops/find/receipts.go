@@ -72,7 +72,7 @@ func (a Find) fillCodes(ctx context.Context, id string, held []store.UserReceipt
 		if !h.Codes || len(h.Receipts) == 0 {
 			continue
 		}
-		missing, err := h.Place.FillCodes(ctx, id, h.Receipts)
+		missing, err := h.Place.FillCodes(ctx, h.Receipts)
 		if err = errors.Join(append(missing, err)...); err != nil {
 			return err
 		}

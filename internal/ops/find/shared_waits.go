@@ -17,7 +17,7 @@ type sharedWaits struct {
 }
 
 type joinKey struct {
-	shard    *store.Shard
+	shard    store.Place
 	campaign string
 }
 
@@ -38,7 +38,7 @@ const maxJoined = 1000
 // durable waits until a user's receipts are durable. Readers that arrive while a call of Durable runs share the next
 // call. One of them makes it, after the running call has ended. So a reader waits for two calls at most, which may be
 // two timeouts, unless more than maxJoined wait.
-func (j *sharedWaits) durable(ctx context.Context, k *store.Shard, c store.DurableCall) error {
+func (j *sharedWaits) durable(ctx context.Context, k store.Place, c store.DurableCall) error {
 	key := joinKey{k, c.Campaign}
 	r, before, first := j.join(key, c)
 	if !first {

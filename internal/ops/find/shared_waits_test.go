@@ -31,7 +31,7 @@ func TestReadersFailWithTheirRound(t *testing.T) {
 		before := readers()
 		wait.Go(func() {
 			defer func() { _ = recover() }()
-			*err = j.durable(ctx, nil, call)
+			*err = j.durable(ctx, store.Place{}, call)
 		})
 		testkit.Eventually(t, 20*time.Second, func() bool { return readers() > before }, "the reader joined")
 	}

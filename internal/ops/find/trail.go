@@ -144,7 +144,7 @@ type trailSearch struct {
 	q      TrailOf
 	out    Trail
 	grants map[int64]*trailed     // by packet
-	places []*store.Shard         // the campaign's shards, by the ledger or else by Redis
+	places []store.Place          // the campaign's shards, by the ledger or else by Redis
 	silent map[int]bool           // shards that could not be read
 	stored *ledger.StoredCampaign // nil if the ledger did not answer, or does not have the campaign
 }
@@ -241,13 +241,13 @@ func (t *trailSearch) receipts(ctx context.Context) (found bool, err error) {
 }
 
 // receiptsOn reads the receipts on one shard. If user is empty, it searches for the user who has the packet.
-func (t *trailSearch) receiptsOn(ctx context.Context, shard *store.Shard, user string) (found bool, err error) {
+func (t *trailSearch) receiptsOn(ctx context.Context, place store.Place, user string) (found bool, err error) {
 	if user == "" {
-		if user, _, _, err = shard.ReceiptOf(ctx, t.q.Campaign, t.q.Packet); err != nil {
+		if user, _, _, err = place.ReceiptOf(ctx, t.q.Packet); err != nil {
 			return false, err
 		}
 	}
-	h, err := shard.UserReceipts(ctx, t.q.Campaign, user)
+	h, err := place.UserReceipts(ctx, user)
 	if errors.Is(err, store.ErrNotInRedis) && !errors.Is(err, store.ErrLost) {
 		return false, nil
 	}

@@ -24,7 +24,7 @@ func TestTrailOverShards(t *testing.T) {
 	a.Config.Deployment.Sinks, a.Config.Ledger.DSN = []string{"balance"}, ""
 	places := a.Store().Places("rain", 2)
 	for _, k := range places {
-		apptest.GrantsOn(t, a, k, "u1")
+		apptest.GrantsOn(t, a, k.Shard, "u1")
 	}
 	trail := func(q TrailOf) (packets []int64, unread []Unread) {
 		t.Helper()

@@ -84,7 +84,7 @@ func (a Losses) addHoles(ctx context.Context, list []Holes, campaign, currency s
 	}
 	var granted map[int64]HoleAgain
 	for _, k := range places {
-		packets, err := k.Withheld(ctx, campaign)
+		packets, err := k.Place(campaign).Withheld(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -340,7 +340,7 @@ func (a Losses) ReleaseHoles(ctx context.Context, campaign string, by stream.Dec
 		}
 		for i := 0; err == nil && i < len(holes); i++ {
 			for still := int64(holes[i].Count); still > 0; {
-				left, why, err := a.app.Store().Shard(holes[i].Shard).ReleaseWithheld(ctx, campaign)
+				left, why, err := a.app.Store().Shard(holes[i].Shard).Place(campaign).ReleaseWithheld(ctx)
 				if err != nil {
 					return err
 				}

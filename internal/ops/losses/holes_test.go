@@ -64,12 +64,12 @@ func TestHoleGrantAfterAResume(t *testing.T) {
 			packet := a.Redis().LPop(ctx, keys.Stock("rain")).Val()
 			require.NoError(t, a.Redis().RPush(ctx, keys.Withheld("rain"), packet).Err())
 			require.NoError(t, a.Redis().HSet(ctx, keys.Campaign("rain"), "withheld", "1 10").Err())
-			holes, err := places[0].Withheld(ctx, "rain")
+			holes, err := places[0].Withheld(ctx)
 			require.NoError(t, err)
 			require.NoError(t, testkit.ErrOf(rain.Pause(ctx, by)))
 			a.Redis().AddHook(afterList{key: keys.Withheld("rain"), once: &sync.Once{}, do: func() {
 				require.NoError(t, testkit.ErrOf(rain.Resume(ctx, by)))
-				apptest.GrantsOn(t, a, places[1], "u42")
+				apptest.GrantsOn(t, a, places[1].Shard, "u42")
 				if c.again {
 					require.NoError(t, testkit.ErrOf(rain.Pause(ctx, by)))
 				}

@@ -99,7 +99,7 @@ type load struct {
 
 // place is one shard of the campaign.
 type place struct {
-	*store.Shard
+	store.Place
 	number  int
 	amounts []hongbao.Amount
 	sum     hongbao.Amount
@@ -113,7 +113,7 @@ func (s *Loader) newLoad(c *hongbao.Campaign, hash string, amounts []hongbao.Amo
 	}
 	l := &load{Loader: s, c: c, hash: hash, progress: progress}
 	for j, k := range s.store.Places(c.ID, c.Places()) {
-		p := &place{Shard: k, number: j, amounts: Deal(amounts, c.Places(), j)}
+		p := &place{Place: k, number: j, amounts: Deal(amounts, c.Places(), j)}
 		for _, a := range p.amounts {
 			p.sum += a
 		}
@@ -168,7 +168,7 @@ func (l *load) checkWhole(ctx context.Context) error {
 // stateOn returns the campaign's state on a place, empty if the place does not have the campaign.
 func (l *load) stateOn(ctx context.Context, p *place) (state string, err error) {
 	err = l.retry(ctx, func() (err error) {
-		state, _, err = p.CampaignState(ctx, l.c.ID)
+		state, _, err = p.CampaignState(ctx)
 		return err
 	})
 	if err != nil {
@@ -261,7 +261,7 @@ func (l *load) open(ctx context.Context) error {
 		if p.at.State != store.StateLoading {
 			continue
 		}
-		err := l.retry(ctx, func() error { return p.SetState(ctx, l.c.ID, state, store.StateLoading) })
+		err := l.retry(ctx, func() error { return p.SetState(ctx, state, store.StateLoading) })
 		if err == nil && pause != nil {
 			err = l.retry(ctx, func() error {
 				_, err := p.RestoreControl(ctx, pause)

@@ -93,7 +93,7 @@ func (b *Builder) Build(ctx context.Context, campaign, revision string) error {
 		return hongbao.Errorf(hongbao.ClassBroken, "a filter of campaign %.80q was requested: %w", campaign, err)
 	}
 	home := b.cfg.Store.Home(campaign)
-	f, err := Fetch(ctx, home, campaign, revision)
+	f, err := Fetch(ctx, home, revision)
 	if f != nil || hongbao.IsOutage(err) {
 		return err
 	}
@@ -103,7 +103,7 @@ func (b *Builder) Build(ctx context.Context, campaign, revision string) error {
 	}
 	var hashes []uint64
 	for i := range places {
-		if hashes, err = places[i].read(ctx, campaign, revision, hashes); err != nil {
+		if hashes, err = places[i].read(ctx, revision, hashes); err != nil {
 			return err
 		}
 	}
@@ -114,7 +114,7 @@ func (b *Builder) Build(ctx context.Context, campaign, revision string) error {
 	if err := f.prove(hashes); err != nil {
 		return err
 	}
-	if err := f.Store(ctx, home, campaign); err != nil {
+	if err := f.Store(ctx, home); err != nil {
 		return err
 	}
 	b.cfg.Log.Info("a campaign has no packets left, and the filter of its winners is stored",
@@ -124,8 +124,8 @@ func (b *Builder) Build(ctx context.Context, campaign, revision string) error {
 
 // place is a place without packets left.
 type place struct {
-	*store.Shard // at the epoch in which users was counted
-	users        int64
+	store.Place // at the epoch in which users was counted
+	users       int64
 }
 
 // placesTimeout limits how long a shard that hangs delays the filters of other campaigns.
@@ -147,8 +147,8 @@ func (b *Builder) places(ctx context.Context, campaign, revision string) ([]plac
 		if err != nil {
 			return nil, err
 		}
-		p.Shard = k.At(head.Epoch)
-		if p.users, err = p.CountWinners(ctx, campaign, revision); err != nil {
+		p.Place = k.At(head.Epoch)
+		if p.users, err = p.CountWinners(ctx, revision); err != nil {
 			return nil, err
 		}
 	}
@@ -157,9 +157,9 @@ func (b *Builder) places(ctx context.Context, campaign, revision string) ([]plac
 
 // read appends the hashes of the users who have packets on the place. It compares their number with users, because a
 // filter that lacks a winner would hide the winner's receipt.
-func (p *place) read(ctx context.Context, campaign, revision string, hashes []uint64) ([]uint64, error) {
+func (p *place) read(ctx context.Context, revision string, hashes []uint64) ([]uint64, error) {
 	var mine []uint64
-	err := p.Winners(ctx, campaign, revision, func(user string) {
+	err := p.Winners(ctx, revision, func(user string) {
 		mine = append(mine, xxhash.Sum64String(user))
 	})
 	if err != nil {
@@ -167,7 +167,7 @@ func (p *place) read(ctx context.Context, campaign, revision string, hashes []ui
 	}
 	if mine = unique(mine); int64(len(mine)) != p.users {
 		return nil, hongbao.Errorf(hongbao.ClassTransient, "campaign %s has %d winners on shard %d, and %d were read: "+
-			"nothing was stored", campaign, p.users, p.Index(), len(mine))
+			"nothing was stored", p.Campaign, p.users, p.Index(), len(mine))
 	}
 	return append(hashes, mine...), nil
 }

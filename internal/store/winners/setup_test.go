@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 type bundle struct {
 	rdb    redis.UniversalClient
 	store  *store.Store
-	places []*store.Shard
+	places []store.Place
 }
 
 func setup(t *testing.T, places int, packets int64) *bundle {
@@ -80,5 +80,5 @@ func (b *bundle) builder(t *testing.T, rdb redis.UniversalClient) *winners.Build
 }
 
 func (b *bundle) fetch(ctx context.Context, revision string) (*winners.Filter, error) {
-	return winners.Fetch(ctx, b.places[0], "rain", revision)
+	return winners.Fetch(ctx, b.places[0], revision)
 }

@@ -13,9 +13,9 @@ import (
 
 // Store stores the filter at the home of its campaign, part by part. The head comes last, because readers ignore a
 // filter without it.
-func (f *Filter) Store(ctx context.Context, home *store.Shard, campaign string) error {
+func (f *Filter) Store(ctx context.Context, home store.Place) error {
 	head, body := f.encode()
-	p := store.FilterPart{Campaign: campaign, Revision: f.revision, By: rand.Text()}
+	p := store.FilterPart{Campaign: home.Campaign, Revision: f.revision, By: rand.Text()}
 	for i := 0; i*partBytes < len(body); i++ {
 		p.Name, p.Text = strconv.Itoa(i), body[i*partBytes:min((i+1)*partBytes, len(body))]
 		if err := home.PutFilter(ctx, &p); err != nil {
@@ -28,24 +28,24 @@ func (f *Filter) Store(ctx context.Context, home *store.Shard, campaign string) 
 
 // Fetch returns the filter of a campaign's revision from its home. It returns nil if there is no filter, or only one
 // of a different generation. If the stored data is unusable, the error is Broken.
-func Fetch(ctx context.Context, home *store.Shard, campaign, revision string) (*Filter, error) {
-	text, found, err := home.FilterPart(ctx, campaign, store.FilterHead)
+func Fetch(ctx context.Context, home store.Place, revision string) (*Filter, error) {
+	text, found, err := home.FilterPart(ctx, store.FilterHead)
 	if err != nil || !found {
 		return nil, err
 	}
-	f, err := fetch(ctx, home, campaign, revision, text)
+	f, err := fetch(ctx, home, revision, text)
 	if err == nil || hongbao.IsOutage(err) {
 		return f, err
 	}
-	again, found, err1 := home.FilterPart(ctx, campaign, store.FilterHead)
+	again, found, err1 := home.FilterPart(ctx, store.FilterHead)
 	if err1 != nil || !found || again != text {
 		return nil, err1 // replaced during the read: not an error
 	}
 	return nil, hongbao.Errorf(hongbao.ClassBroken, "the filter of the winners of campaign %s in %s can't be used: %w",
-		campaign, home.Keys.Filter(campaign), err)
+		home.Campaign, home.Keys.Filter(home.Campaign), err)
 }
 
-func fetch(ctx context.Context, home *store.Shard, campaign, revision, text string) (*Filter, error) {
+func fetch(ctx context.Context, home store.Place, revision, text string) (*Filter, error) {
 	h, err := parseHead(text)
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func fetch(ctx context.Context, home *store.Shard, campaign, revision, text stri
 	}
 	var body []byte
 	for i := range h.parts() {
-		part, found, err := home.FilterPart(ctx, campaign, strconv.Itoa(i))
+		part, found, err := home.FilterPart(ctx, strconv.Itoa(i))
 		if err != nil {
 			return nil, err
 		}
