@@ -22,6 +22,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
 	sqlitedb "github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/sinks/remote"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -152,7 +153,7 @@ func (l *inLedger) statement(t *testing.T, user, currency string) (list []hongba
 
 func (l *inLedger) balance(t *testing.T, user, currency string) hongbao.Amount {
 	t.Helper()
-	b, _, err := l.ledger.Balance(t.Context(), ledger.UserAccount(user, currency))
+	b, _, err := l.ledger.Balance(t.Context(), tables.UserAccount(user, currency))
 	require.NoError(t, err)
 	return b
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // Recorded runs an action, and writes the result into the journal. The action may add details to the entry. While the
@@ -28,7 +28,7 @@ func (a *App) Recorded(ctx context.Context, e access.Entry, do func(context.Cont
 // InLedger runs an action in a transaction of the ledger, which also writes the journal entry. If the action fails, its
 // entry is written after the rollback.
 func (a *App) InLedger(ctx context.Context, e access.Entry, do func(context.Context, *access.Entry) error) error {
-	err := a.ledger.Together(ctx, func(ctx context.Context) error {
+	err := a.ledger.Tables().Together(ctx, func(ctx context.Context) error {
 		if err := do(ctx, &e); err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ const journalTime, ledgerTime = 3 * time.Second, time.Second
 func (a *App) WriteEntry(ctx context.Context, e *access.Entry, err error) {
 	var usage UsageError
 	var found AttentionError
-	if errors.As(err, &usage) || ledger.Repeats(ctx, err) {
+	if errors.As(err, &usage) || tables.Repeats(ctx, err) {
 		return
 	}
 	if errors.As(err, &found) { // the action is complete: only its result has a problem
@@ -74,7 +74,7 @@ func (a *App) WriteEntry(ctx context.Context, e *access.Entry, err error) {
 // write to Redis can remove it. A failure is only logged: the action itself has its result already.
 func (a *App) record(ctx context.Context, e *access.Entry) {
 	// The entry is written even if the caller hangs up or the caller's transaction was rolled back.
-	ctx, cancel := context.WithTimeout(ledger.WithoutTogether(context.WithoutCancel(ctx)), journalTime)
+	ctx, cancel := context.WithTimeout(tables.WithoutTogether(context.WithoutCancel(ctx)), journalTime)
 	defer cancel()
 	err := a.recordNow(ctx, e)
 	if !a.redisOpen.Load() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // sealedRain creates a campaign of 10 packets, grants 4, refunds and seals the campaign, and returns its archive.
@@ -29,8 +30,8 @@ func sealed(t *testing.T, f *fixture, id string) Archive {
 
 func (f *fixture) rows(t *testing.T, campaign string) int64 {
 	t.Helper()
-	n, _, err := rowQuery[int64]{"count", `SELECT COUNT(*) FROM grants WHERE campaign = $1`, []any{campaign},
-		number}.one(t.Context(), f.ledger)
+	n, _, err := tables.Ask("count", `SELECT COUNT(*) FROM grants WHERE campaign = $1`, []any{campaign},
+		tables.Number).One(t.Context(), f.ledger.tables)
 	require.NoError(t, err)
 	return n
 }
@@ -71,14 +72,14 @@ func testArchive(t *testing.T, f *fixture) {
 
 	// The first call is cancelled in its second chunk; the next call continues there.
 	dies, cancel := context.WithCancel(t.Context())
-	inner, looks := f.ledger.store, 0
-	f.ledger.store = &watched{Store: inner, query: func(_ context.Context, sql string, _ int) {
+	inner, looks := f.ledger.tables.Store, 0
+	f.ledger.tables.Store = &watched{Store: inner, query: func(_ context.Context, sql string, _ int) {
 		if looks++; strings.Contains(sql, "ORDER BY packet LIMIT 1") && looks > 2 {
 			cancel()
 		}
 	}}
 	deleted, err := f.ledger.DeleteArchived(dies, "rain", 2)
-	f.ledger.store = inner
+	f.ledger.tables.Store = inner
 	require.Error(t, err)
 	require.EqualValues(t, 2, deleted)
 	require.EqualValues(t, 2, f.rows(t, "rain"))
@@ -129,7 +130,7 @@ func testArchiveRefused(t *testing.T, f *fixture) {
 // Reads of an archived campaign return ErrArchived. The audit still covers the campaign, and no grant is paid again.
 func testArchiveStays(t *testing.T, f *fixture) {
 	a := sealedRain(t, f)
-	before := f.balance(t, UserAccount(grant("rain", 2).User, testCurrency))
+	before := f.balance(t, tables.UserAccount(grant("rain", 2).User, testCurrency))
 	require.NoError(t, f.ledger.NoteArchive(t.Context(), a))
 	_, err := f.ledger.DeleteArchived(t.Context(), "rain", 10_000)
 	require.NoError(t, err)
@@ -158,17 +159,17 @@ func testArchiveStays(t *testing.T, f *fixture) {
 	require.ErrorIs(t, err, ErrNotPayable)
 	require.ErrorContains(t, err, "rain.csv")
 	require.Len(t, f.open(t), 1)
-	require.Equal(t, before, f.balance(t, UserAccount(grant("rain", 2).User, testCurrency)))
+	require.Equal(t, before, f.balance(t, tables.UserAccount(grant("rain", 2).User, testCurrency)))
 	require.Zero(t, f.rows(t, "rain"))
 
 	// CheckConservation can name only the group of accounts that differs, because it can't read archived grants.
 	f.tamper(t, db.Stmt{SQL: `UPDATE account SET balance = balance + 1 WHERE id = $1`,
-		Args: []any{UserAccount(grant("rain", 2).User, testCurrency)}})
+		Args: []any{tables.UserAccount(grant("rain", 2).User, testCurrency)}})
 	list, err = f.ledger.CheckConservation(t.Context())
 	require.NoError(t, err)
 	require.Len(t, list, 3)
 	last := list[len(list)-1]
-	require.Contains(t, last.Where, UserAccount(grant("rain", 2).User, testCurrency))
+	require.Contains(t, last.Where, tables.UserAccount(grant("rain", 2).User, testCurrency))
 	require.Equal(t, last.Want+1, last.Got)
 	f.tamper(t, db.Stmt{SQL: `DELETE FROM seal`})
 	list, err = f.ledger.CheckConservation(t.Context())
@@ -180,7 +181,7 @@ func testArchiveStays(t *testing.T, f *fixture) {
 // Another process archives the campaign between two reads. The reader gets all rows or ErrArchived, but never only some
 // of the rows.
 func testArchiveAmongReaders(t *testing.T, f *fixture) {
-	inner := f.ledger.store
+	inner := f.ledger.tables.Store
 	for id, read := range map[string]func(id string) (int, error){
 		"each": func(id string) (n int, err error) {
 			err = f.ledger.EachGrant(t.Context(), id, func(hongbao.Grant) error {
@@ -203,7 +204,7 @@ func testArchiveAmongReaders(t *testing.T, f *fixture) {
 	} {
 		a, asked := sealed(t, f, id), false
 		other := open(t, f.config)
-		f.ledger.store = &watched{Store: inner, query: func(context.Context, string, int) {
+		f.ledger.tables.Store = &watched{Store: inner, query: func(context.Context, string, int) {
 			if asked {
 				return
 			}
@@ -213,7 +214,7 @@ func testArchiveAmongReaders(t *testing.T, f *fixture) {
 			require.NoError(t, err)
 		}}
 		n, err := read(id)
-		f.ledger.store = inner
+		f.ledger.tables.Store = inner
 		require.True(t, asked)
 		require.Zero(t, f.rows(t, id))
 		if err != nil {

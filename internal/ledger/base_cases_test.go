@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
@@ -16,11 +17,11 @@ import (
 func (f *fixture) bases(t *testing.T) (sum, moved int64) {
 	t.Helper()
 	var err error
-	sum, _, err = rowQuery[int64]{"add up", `SELECT CAST(SUM(base) AS DECIMAL(20, 0)) FROM account`, nil, number}.one(
-		t.Context(), f.ledger)
+	sum, _, err = tables.Ask("add up", `SELECT CAST(SUM(base) AS DECIMAL(20, 0)) FROM account`, nil, tables.Number).One(
+		t.Context(), f.ledger.tables)
 	require.NoError(t, err)
-	moved, _, err = rowQuery[int64]{"count", `SELECT COUNT(*) FROM account WHERE balance <> base`, nil, number}.one(
-		t.Context(), f.ledger)
+	moved, _, err = tables.Ask("count", `SELECT COUNT(*) FROM account WHERE balance <> base`, nil, tables.Number).One(
+		t.Context(), f.ledger.tables)
 	require.NoError(t, err)
 	return sum, moved
 }
@@ -99,8 +100,8 @@ func testBaseSteps(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 
 	dies, cancel := context.WithCancel(t.Context())
-	inner, steps := f.ledger.store, 0
-	f.ledger.store = &watched{Store: inner, query: func(_ context.Context, sql string, _ int) {
+	inner, steps := f.ledger.tables.Store, 0
+	f.ledger.tables.Store = &watched{Store: inner, query: func(_ context.Context, sql string, _ int) {
 		if strings.Contains(sql, "SELECT based") {
 			if steps++; steps == 2 {
 				cancel()
@@ -108,7 +109,7 @@ func testBaseSteps(t *testing.T, f *fixture) {
 		}
 	}}
 	require.Error(t, f.ledger.addBases(dies, &totals, 3))
-	f.ledger.store = inner
+	f.ledger.tables.Store = inner
 	sum, _ := f.bases(t)
 	require.EqualValues(t, fundedFor(3), sum)
 	f.conserves(t)
@@ -128,14 +129,14 @@ func testBaseSteps(t *testing.T, f *fixture) {
 	f.conserves(t)
 
 	f.unbased(t)
-	f.tamper(t, db.Stmt{SQL: `DELETE FROM account WHERE id = $1`, Args: []any{UserAccount(grant("rain", 2).User, testCurrency)}})
+	f.tamper(t, db.Stmt{SQL: `DELETE FROM account WHERE id = $1`, Args: []any{tables.UserAccount(grant("rain", 2).User, testCurrency)}})
 	require.ErrorContains(t, f.ledger.Seal(t.Context(), "rain"), "4 accounts were paid, but the ledger has only 3")
 }
 
 // Faults that someone plants in the ledger after all campaigns were sealed.
 func testFoundAfterSeal(t *testing.T, f *fixture) {
 	sealed(t, f, "rain")
-	account := UserAccount(grant("rain", 2).User, testCurrency)
+	account := tables.UserAccount(grant("rain", 2).User, testCurrency)
 	set := func(sql string) db.Stmt {
 		return db.Stmt{SQL: `UPDATE account SET ` + sql + ` WHERE id = $1`, Args: []any{account}}
 	}

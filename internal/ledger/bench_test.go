@@ -114,7 +114,9 @@ func BenchmarkBarePostgres(b *testing.B) {
 func benchmarkSealed(b *testing.B, newConfig backend) {
 	l := open(b, newConfig(b))
 	run := func(sql string) {
-		require.NoError(b, l.write(b.Context(), func(context.Context, db.Txn) ([]db.Stmt, error) { return []db.Stmt{{SQL: sql}}, nil }))
+		require.NoError(b, l.tables.Write(b.Context(), func(context.Context, db.Txn) ([]db.Stmt, error) {
+			return []db.Stmt{{SQL: sql}}, nil
+		}))
 	}
 	run(`INSERT INTO account (id, kind, currency, balance, base) VALUES ('user:CNY:', 'user', 'CNY', 7, 7)`)
 	for accounts, letter := 1, 'a'; accounts < 1<<20; letter++ {

@@ -11,6 +11,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // Difference is a place where two parts of the ledger disagree.
@@ -55,7 +56,7 @@ func (l *Ledger) CheckEveryAccount(ctx context.Context) ([]Difference, error) {
 func (l *Ledger) check(ctx context.Context, seals bool) ([]Difference, error) {
 	b := &book{groups: make([]int64, userGroups), currencies: make(map[string]*currencyBook), seals: seals,
 		ledger: l}
-	err := l.readPages(ctx, func(ctx context.Context, t db.Txn) error {
+	err := l.tables.ReadPages(ctx, func(ctx context.Context, t db.Txn) error {
 		if err := b.read(ctx, t); err != nil {
 			return err
 		}
@@ -144,7 +145,7 @@ func (b *book) equal(where, what string, want, got int64) {
 
 // read adds up the campaigns, the accounts and the payments from the reserve.
 func (b *book) read(ctx context.Context, t db.Txn) error {
-	page := func(after string) ([]Totals, error) { return totalsAfter(after).in(ctx, t) }
+	page := func(after string) ([]Totals, error) { return totalsAfter(after).In(ctx, t) }
 	if err := eachTotals(page, func(c *Totals) error { return b.campaign(ctx, t, c) }); err != nil {
 		return err
 	}
@@ -176,10 +177,10 @@ func (b *book) campaign(ctx context.Context, t db.Txn, c *Totals) error {
 
 // grants adds up the campaign's grants after a packet.
 func (b *book) grants(ctx context.Context, t db.Txn, c *Totals, after int64) (grants, amount int64, err error) {
-	err = eachPaid(ctx, t, c.Campaign, after, func(g *paidGrant) error {
-		grants, amount = grants+1, amount+int64(g.amount)
-		if g.amount > 0 {
-			b.paid(UserAccount(g.user, c.Currency), int64(g.amount))
+	err = tables.EachPaid(ctx, t, c.Campaign, after, func(g *tables.PaidGrant) error {
+		grants, amount = grants+1, amount+int64(g.Amount)
+		if g.Amount > 0 {
+			b.paid(tables.UserAccount(g.User, c.Currency), int64(g.Amount))
 		}
 		return nil
 	})
@@ -251,7 +252,7 @@ func (b *book) counts(c *Totals, grants, amount, debits, debited int64) {
 // sumDebits adds up the transfers out of a campaign's pool to users.
 func sumDebits(ctx context.Context, t db.Txn, campaign string) (amount, grants int64, err error) {
 	after := ""
-	err = eachPage(ctx, t, `SELECT id, kind, amount, grants FROM transfer WHERE campaign = $1 AND id > $2
+	err = tables.EachPage(ctx, t, `SELECT id, kind, amount, grants FROM transfer WHERE campaign = $1 AND id > $2
 		ORDER BY id LIMIT $3`, func() []any { return []any{campaign, after} }, func(s db.Scan) error {
 		var kind string
 		var money, covers int64
@@ -273,7 +274,7 @@ func (b *book) accounts(ctx context.Context, t db.Txn) error {
 		return b.addChangedAccounts(ctx, t)
 	}
 	after := ""
-	return eachPage(ctx, t, `SELECT id, kind, currency, balance FROM account WHERE id > $1 ORDER BY id LIMIT $2`,
+	return tables.EachPage(ctx, t, `SELECT id, kind, currency, balance FROM account WHERE id > $1 ORDER BY id LIMIT $2`,
 		func() []any { return []any{after} }, func(s db.Scan) (err error) {
 			after, err = b.account(s)
 			return err
@@ -301,7 +302,7 @@ func (c *currencyBook) add(account, kind string, balance int64) {
 	switch {
 	case kind == "user":
 		c.users += balance
-	case kind == "sponsor" && strings.HasPrefix(account, ReserveAccount("")):
+	case kind == "sponsor" && strings.HasPrefix(account, tables.ReserveAccount("")):
 		c.reserve -= balance
 	case kind == "sponsor":
 		c.sponsors -= balance

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // CheckCredits compares every account with its credits, and every fund with its fundings and its client's credits. It
@@ -15,7 +16,7 @@ import (
 // does not grow with their number, and Config.Timeout bounds each page.
 func (l *Ledger) CheckCredits(ctx context.Context) ([]Difference, error) {
 	var list []Difference
-	err := l.readPages(ctx, func(ctx context.Context, t db.Txn) (err error) {
+	err := l.tables.ReadPages(ctx, func(ctx context.Context, t db.Txn) (err error) {
 		funds := map[creditSide]*fundSums{}
 		if list, err = checkAccounts(ctx, t, funds); err != nil {
 			return err
@@ -54,7 +55,7 @@ type creditLine struct {
 
 // creditLines reads the numbered credits, ordered by account, currency and line number. Each part of the UNION is a
 // range scan of the index. A credit without a number is left out, so that its account and its fund show a difference.
-func creditLines(ctx context.Context, t db.Txn) *cursor[creditLine] {
+func creditLines(ctx context.Context, t db.Txn) *tables.Cursor[creditLine] {
 	const columns = `SELECT client, account, currency, line_no, amount FROM `
 	const sql = columns + `(` + columns + `credit WHERE account = $1 AND currency = $2 AND line_no > $3
 			ORDER BY line_no LIMIT $4) AS same_statement
@@ -63,12 +64,12 @@ func creditLines(ctx context.Context, t db.Txn) *cursor[creditLine] {
 		UNION ALL ` + columns + `(` + columns + `credit WHERE account > $1 AND line_no IS NOT NULL
 			ORDER BY account, currency, line_no LIMIT $4) AS later_accounts
 		ORDER BY account, currency, line_no LIMIT $4`
-	return &cursor[creditLine]{page: func(after creditLine) ([]creditLine, error) {
-		return rowQuery[creditLine]{sql: sql, args: []any{after.side.owner, after.side.currency, after.line, int64(sumRows)},
-			row: func(s db.Scan) (c creditLine, err error) {
+	return &tables.Cursor[creditLine]{Page: func(after creditLine) ([]creditLine, error) {
+		return tables.Query[creditLine]{SQL: sql, Args: []any{after.side.owner, after.side.currency, after.line, int64(tables.PageRows)},
+			Row: func(s db.Scan) (c creditLine, err error) {
 				err = s(&c.client, &c.side.owner, &c.side.currency, &c.line, &c.amount)
 				return c, err
-			}}.in(ctx, t)
+			}}.In(ctx, t)
 	}}
 }
 
@@ -77,15 +78,15 @@ type creditBalance struct {
 	balance, credits int64
 }
 
-func creditBalances(ctx context.Context, t db.Txn) *cursor[creditBalance] {
-	return &cursor[creditBalance]{page: func(after creditBalance) ([]creditBalance, error) {
-		return rowQuery[creditBalance]{sql: `SELECT id, currency, balance, credits FROM credit_account
+func creditBalances(ctx context.Context, t db.Txn) *tables.Cursor[creditBalance] {
+	return &tables.Cursor[creditBalance]{Page: func(after creditBalance) ([]creditBalance, error) {
+		return tables.Query[creditBalance]{SQL: `SELECT id, currency, balance, credits FROM credit_account
 			WHERE id >= $1 AND (id > $1 OR currency > $2) ORDER BY id, currency LIMIT $3`,
-			args: []any{after.side.owner, after.side.currency, int64(sumRows)},
-			row: func(s db.Scan) (a creditBalance, err error) {
+			Args: []any{after.side.owner, after.side.currency, int64(tables.PageRows)},
+			Row: func(s db.Scan) (a creditBalance, err error) {
 				err = s(&a.side.owner, &a.side.currency, &a.balance, &a.credits)
 				return a, err
-			}}.in(ctx, t)
+			}}.In(ctx, t)
 	}}
 }
 
@@ -97,18 +98,18 @@ func compareSides(a, b creditSide) int {
 // adds up the credits of each fund.
 func checkAccounts(ctx context.Context, t db.Txn, funds map[creditSide]*fundSums) (list []Difference, err error) {
 	lines, accounts := creditLines(ctx, t), creditBalances(ctx, t)
-	line, moreLines, err := lines.next()
+	line, moreLines, err := lines.Next()
 	if err != nil {
 		return nil, err
 	}
-	account, moreAccounts, err := accounts.next()
+	account, moreAccounts, err := accounts.Next()
 	for err == nil && (moreLines || moreAccounts) {
 		has := creditBalance{side: account.side}
 		if moreLines && (!moreAccounts || compareSides(line.side, account.side) < 0) {
 			has.side = line.side // the account has no row
 		} else {
 			has = account
-			account, moreAccounts, err = accounts.next()
+			account, moreAccounts, err = accounts.Next()
 		}
 		var amount, n, numbered, last int64
 		for err == nil && moreLines && line.side == has.side {
@@ -117,7 +118,7 @@ func checkAccounts(ctx context.Context, t db.Txn, funds map[creditSide]*fundSums
 				numbered++
 			}
 			fundOfSums(funds, line.client, line.side.currency).credit(line.amount)
-			line, moreLines, err = lines.next()
+			line, moreLines, err = lines.Next()
 		}
 		list = append(list, differences("account "+has.side.owner+", "+has.side.currency,
 			expect{"sum of the credits = balance", amount, has.balance}, expect{"number of credits", n, has.credits},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
@@ -100,7 +101,7 @@ func testDayRefund(t *testing.T, f *fixture) {
 
 // A campaign has more grants than a page: Day returns each once, in order.
 func testDayPages(t *testing.T, f *fixture) {
-	const packets = sumRows + 500
+	const packets = tables.PageRows + 500
 	f.create(t, "rain", packets)
 	f.settles(t, grantsOf("rain", 1, packets)...)
 	f.booked(t, noon)

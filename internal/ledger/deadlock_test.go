@@ -83,8 +83,8 @@ func testNoDeadlock(t *testing.T, newConfig backend) {
 			for _, id := range []string{"rain", "snow", "hail", "fog"} {
 				f.create(t, id, 40*settlersAtOnce*rounds)
 			}
-			seen := &circles{Store: f.ledger.store}
-			f.ledger.store = seen
+			seen := &circles{Store: f.ledger.tables.Store}
+			f.ledger.tables.Store = seen
 			want := map[packetKey]bool{}
 			for round := range rounds {
 				var group errgroup.Group

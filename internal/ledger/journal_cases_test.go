@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 func testJournal(t *testing.T, f *fixture) {
@@ -77,11 +78,11 @@ func testJournalTogether(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
 	apart := f.config.kind() != sqlite.Name
 	try := func(fails error) (called bool, err error) {
-		err = l.Together(ctx, func(ctx context.Context) error {
+		err = l.tables.Together(ctx, func(ctx context.Context) error {
 			if _, err := l.CreateCampaign(ctx, testCampaign(t, "rain", 3)); err != nil {
 				return err
 			}
-			require.NoError(t, AfterCommit(ctx, func(ctx context.Context) error {
+			require.NoError(t, tables.AfterCommit(ctx, func(ctx context.Context) error {
 				called = true
 				require.True(t, f.exists(t, "rain"), "the campaign is committed")
 				return l.Record(ctx) // this write is outside the transaction
@@ -91,7 +92,7 @@ func testJournalTogether(t *testing.T, f *fixture) {
 				return err
 			}
 			if apart { // on SQLite this second writer would wait for the first one
-				require.NoError(t, l.Record(WithoutTogether(ctx), access.NewEntry(ctx, access.LoadCampaign)))
+				require.NoError(t, l.Record(tables.WithoutTogether(ctx), access.NewEntry(ctx, access.LoadCampaign)))
 			}
 			return fails
 		})

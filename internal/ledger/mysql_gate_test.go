@@ -22,7 +22,7 @@ import (
 func TestMariaDBIsolation(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, mariadbConfig(t))
-	store := f.ledger.store
+	store := f.ledger.tables.Store
 	look := func(x db.Txn) (n int64) {
 		require.NoError(t, x.Query(t.Context(), `SELECT COUNT(*) FROM campaign`, nil, func(s db.Scan) error { return s(&n) }))
 		return n

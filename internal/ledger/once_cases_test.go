@@ -18,6 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -82,7 +83,7 @@ func testOnce(t *testing.T, f *fixture) {
 	require.False(t, again)
 	require.Equal(t, "{}", string(answer))
 	var left int64
-	left, _, err = rowQuery[int64]{"count", `SELECT COUNT(*) FROM idempotency`, nil, number}.one(ctx, l)
+	left, _, err = tables.Ask("count", `SELECT COUNT(*) FROM idempotency`, nil, tables.Number).One(ctx, l.tables)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, left, "the expired rows were deleted")
 }
@@ -125,7 +126,7 @@ func testOnceFails(t *testing.T, f *fixture) {
 		if calls++; calls == 1 { // a write fails, but the request continues: Once runs all of it again
 			_, err := l.CreateCampaign(ctx, testCampaign(t, "snow", 2))
 			require.NoError(t, err)
-			require.Error(t, l.write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) { return nil, errors.New("no") }))
+			require.Error(t, l.tables.Write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) { return nil, errors.New("no") }))
 		}
 		return do(ctx)
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -81,7 +82,7 @@ func many(t *testing.T, f *fixture, id string, n int64) {
 		db.Stmt{SQL: `INSERT INTO transfer (id, kind, campaign, debit, amount, grants, batch, created_at)
 			SELECT 'grants:' || campaign || ':' || batch, 'grants', campaign, 'pool:' || campaign, COUNT(*), COUNT(*), batch, 0
 			FROM grants WHERE campaign = $1 GROUP BY campaign, batch`, Args: []any{id}},
-		db.Stmt{SQL: `UPDATE account SET balance = 0 WHERE id = $1`, Args: []any{PoolAccount(id)}},
+		db.Stmt{SQL: `UPDATE account SET balance = 0 WHERE id = $1`, Args: []any{tables.PoolAccount(id)}},
 		db.Stmt{SQL: `UPDATE campaign SET granted = $2, grants = $3 WHERE id = $1`, Args: []any{id, n, n}})
 }
 
@@ -91,11 +92,11 @@ func TestSumsAreReadInPages(t *testing.T) { // not parallel: it measures the hea
 	f := newFixture(t, sqliteConfig(t))
 	weigh := func() (queries int, bytes uint64) {
 		var deadline time.Time
-		inner := f.ledger.store
-		f.ledger.store = &watched{Store: inner, query: func(ctx context.Context, sql string, rows int) {
+		inner := f.ledger.tables.Store
+		f.ledger.tables.Store = &watched{Store: inner, query: func(ctx context.Context, sql string, rows int) {
 			queries++
 			require.Contains(t, sql, "LIMIT", "a query without a limit")
-			require.LessOrEqual(t, rows, sumRows)
+			require.LessOrEqual(t, rows, tables.PageRows)
 			until, ok := ctx.Deadline()
 			require.True(t, ok)
 			require.True(t, until.After(deadline), "the pages share one time limit: %s", sql)
@@ -108,7 +109,7 @@ func TestSumsAreReadInPages(t *testing.T) { // not parallel: it measures the hea
 			}
 		}}
 		differences, err := f.ledger.CheckConservation(t.Context())
-		f.ledger.store = inner
+		f.ledger.tables.Store = inner
 		require.NoError(t, err)
 		require.Empty(t, differences)
 		return queries, bytes
@@ -150,11 +151,11 @@ func TestCreditsAreReadInPages(t *testing.T) { // not parallel: it measures the 
 	weigh := func(n int64) (queries int, bytes uint64) {
 		f := newFixture(t, sqliteConfig(t))
 		manyCredits(t, f, n)
-		inner := f.ledger.store
+		inner := f.ledger.tables.Store
 		var deadline time.Time
-		f.ledger.store = &watched{Store: inner, query: func(ctx context.Context, sql string, rows int) {
+		f.ledger.tables.Store = &watched{Store: inner, query: func(ctx context.Context, sql string, rows int) {
 			queries++
-			require.LessOrEqual(t, rows, sumRows)
+			require.LessOrEqual(t, rows, tables.PageRows)
 			require.True(t, strings.Contains(sql, "LIMIT") || strings.Contains(sql, "credit_fund"), sql)
 			until, ok := ctx.Deadline()
 			require.True(t, ok)
@@ -166,7 +167,7 @@ func TestCreditsAreReadInPages(t *testing.T) { // not parallel: it measures the 
 			bytes = max(bytes, m.HeapAlloc)
 		}}
 		differences, err := f.ledger.CheckCredits(t.Context())
-		f.ledger.store = inner
+		f.ledger.tables.Store = inner
 		require.NoError(t, err)
 		require.Empty(t, differences)
 		f.tamper(t, db.Stmt{SQL: `UPDATE credit SET amount = 2 WHERE reference = $1`, Args: []any{fmt.Sprint("s", n-1)}})
@@ -186,10 +187,10 @@ func TestRefundCountsBeforeItLocks(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, sqliteConfig(t))
 	many(t, f, "rain", 25_000)
-	inner, writing, pages := f.ledger.store, false, 0
-	f.ledger.store = &watched{Store: inner, run: func(int) { writing = true }, query: func(_ context.Context,
+	inner, writing, pages := f.ledger.tables.Store, false, 0
+	f.ledger.tables.Store = &watched{Store: inner, run: func(int) { writing = true }, query: func(_ context.Context,
 		sql string, rows int) {
-		require.LessOrEqual(t, rows, sumRows)
+		require.LessOrEqual(t, rows, tables.PageRows)
 		if strings.Contains(sql, "FROM grants") {
 			require.False(t, writing, "grants are read under the lock: %s", sql)
 			pages++
@@ -199,7 +200,7 @@ func TestRefundCountsBeforeItLocks(t *testing.T) {
 	closed.Shard, closed.Seq = 0, 25_001
 	closed.Close = stream.Closing{Granted: 25_000, GrantedAmount: 25_000}
 	_, err := f.ledger.Refund(t.Context(), one(closed), 0)
-	f.ledger.store = inner
+	f.ledger.tables.Store = inner
 	require.NoError(t, err)
 	require.Equal(t, 3, pages)
 	require.True(t, writing)
@@ -217,9 +218,9 @@ func TestConflictsAreWrittenInSets(t *testing.T) {
 		storm[i] = grant("rain", 1+int64(i%10))
 		storm[i].User, storm[i].Seq, storm[i].Amount = fmt.Sprint("thief", i), int64(100+i), 7
 	}
-	inner, statements := f.ledger.store, 0
+	inner, statements := f.ledger.tables.Store, 0
 	count := func() {
-		f.ledger.store = &watched{Store: inner, run: func(n int) { statements += n }, query: func(context.Context, string,
+		f.ledger.tables.Store = &watched{Store: inner, run: func(n int) { statements += n }, query: func(context.Context, string,
 			int) {
 			statements++
 		}}
@@ -232,7 +233,7 @@ func TestConflictsAreWrittenInSets(t *testing.T) {
 	f.settles(t, storm...)
 	require.Len(t, f.reported, n, "no grant is new")
 	require.Equal(t, 2*n, f.hooked)
-	f.ledger.store = inner
+	f.ledger.tables.Store = inner
 	waiting, err := f.ledger.Quarantine(t.Context(), 0, 2*n)
 	require.NoError(t, err)
 	for i := range waiting {
@@ -261,7 +262,7 @@ func TestMigrationHasItsOwnTimeLimit(t *testing.T) {
 			l, err := reach(t.Context(), config, true)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, l.Close()) })
-			steps := l.dialect.Migrations
+			steps := l.tables.Dialect.Migrations
 			steps = append(steps, db.Step{Version: db.Newest(steps) + 1, Name: "slow", Sum: "x", Lowest: 1,
 				Script: c.slow + ";\n"})
 			begun := time.Now()

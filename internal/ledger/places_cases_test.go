@@ -125,11 +125,11 @@ func (f *fixture) conserved(t *testing.T) {
 func testRefundPlacesDies(t *testing.T, f *fixture) {
 	d := f.deal(t, "rain", 10, 3, 0, 5)
 	f.settles(t, d.grant(1, 2, 3, 4)...)
-	closes, inner := d.closes(), f.ledger.store
+	closes, inner := d.closes(), f.ledger.tables.Store
 	for deaths := 0; ; deaths++ {
-		f.ledger.store = &dying{Store: inner, after: deaths}
+		f.ledger.tables.Store = &dying{Store: inner, after: deaths}
 		r, err := f.ledger.Refund(t.Context(), closes, 0)
-		f.ledger.store = inner
+		f.ledger.tables.Store = inner
 		rows := f.count(t, `SELECT COUNT(*) FROM refund_close`)
 		if err == nil {
 			require.Len(t, r.Closes, 3)

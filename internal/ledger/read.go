@@ -9,6 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // pageRows is how many grants are read at once. Between pages a long iteration holds neither a connection nor a
@@ -32,10 +33,10 @@ func scanGrantCode(s db.Scan) (hongbao.Grant, error) {
 // some grants. It may miss grants that are settled during the iteration. EntryID and Trace are empty, because the
 // ledger does not store them.
 func (l *Ledger) EachGrant(ctx context.Context, campaign string, fn func(hongbao.Grant) error) error {
-	err := l.eachGrant(ctx, func(last *hongbao.Grant) rowQuery[hongbao.Grant] {
-		return rowQuery[hongbao.Grant]{fmt.Sprintf("read the grants of campaign %s after packet %d", campaign, last.Packet),
-			selectGrants + `WHERE campaign = $1 AND packet > $2 ORDER BY packet LIMIT $3`,
-			[]any{campaign, last.Packet, int64(pageRows)}, scanGrantCode}
+	err := l.eachGrant(ctx, func(last *hongbao.Grant) tables.Query[hongbao.Grant] {
+		return tables.Ask(fmt.Sprintf("read the grants of campaign %s after packet %d", campaign, last.Packet),
+			selectGrants+`WHERE campaign = $1 AND packet > $2 ORDER BY packet LIMIT $3`,
+			[]any{campaign, last.Packet, int64(pageRows)}, scanGrantCode)
 	}, hongbao.Grant{}, fn)
 	if err != nil {
 		return err
@@ -50,19 +51,19 @@ func (l *Ledger) EachGrant(ctx context.Context, campaign string, fn func(hongbao
 func (l *Ledger) EachGrantBySeq(ctx context.Context, shard int, seqs stream.SeqRange,
 	fn func(hongbao.Grant) error) error {
 	begin := hongbao.Grant{Seq: seqs.First} // sorts before every row of that seq, since no campaign has an empty id
-	return l.eachGrant(ctx, func(last *hongbao.Grant) rowQuery[hongbao.Grant] {
-		return rowQuery[hongbao.Grant]{fmt.Sprintf("read the grants of shard %d after seq %d", shard, last.Seq),
-			selectGrants + `WHERE shard = $1 AND seq >= $2 AND seq <= $3 AND (seq, campaign, packet) > ($2, $4, $5)
+	return l.eachGrant(ctx, func(last *hongbao.Grant) tables.Query[hongbao.Grant] {
+		return tables.Ask(fmt.Sprintf("read the grants of shard %d after seq %d", shard, last.Seq),
+			selectGrants+`WHERE shard = $1 AND seq >= $2 AND seq <= $3 AND (seq, campaign, packet) > ($2, $4, $5)
 			ORDER BY seq, campaign, packet LIMIT $6`,
-			[]any{int64(shard), last.Seq, seqs.Last, last.Campaign, last.Packet, int64(pageRows)}, scanGrantCode}
+			[]any{int64(shard), last.Seq, seqs.Last, last.Campaign, last.Packet, int64(pageRows)}, scanGrantCode)
 	}, begin, fn)
 }
 
 // eachGrant queries pages of grants, each after the last grant of the previous page, and calls fn for each grant.
-func (l *Ledger) eachGrant(ctx context.Context, behind func(last *hongbao.Grant) rowQuery[hongbao.Grant],
+func (l *Ledger) eachGrant(ctx context.Context, behind func(last *hongbao.Grant) tables.Query[hongbao.Grant],
 	last hongbao.Grant, fn func(hongbao.Grant) error) error {
 	for {
-		page, err := behind(&last).all(ctx, l)
+		page, err := behind(&last).All(ctx, l.tables)
 		if err != nil {
 			return err
 		}
@@ -80,9 +81,9 @@ func (l *Ledger) eachGrant(ctx context.Context, behind func(last *hongbao.Grant)
 // UserGrants returns a user's grants in a campaign, sorted by shard and seq. For an archived campaign the error is
 // ErrArchived. A user has at most hongbao.MaxUserHold grants.
 func (l *Ledger) UserGrants(ctx context.Context, campaign, user string) ([]hongbao.Grant, error) {
-	list, err := rowQuery[hongbao.Grant]{"read the grants of user " + user + " in campaign " + campaign,
-		selectGrants + `WHERE campaign = $1 AND user_id = $2 ORDER BY shard, seq LIMIT $3`,
-		[]any{campaign, user, int64(pageRows)}, scanGrantCode}.all(ctx, l)
+	list, err := tables.Ask("read the grants of user "+user+" in campaign "+campaign,
+		selectGrants+`WHERE campaign = $1 AND user_id = $2 ORDER BY shard, seq LIMIT $3`,
+		[]any{campaign, user, int64(pageRows)}, scanGrantCode).All(ctx, l.tables)
 	if err == nil {
 		err = l.refuseArchived(ctx, campaign)
 	}
@@ -95,8 +96,8 @@ func (l *Ledger) UserGrants(ctx context.Context, campaign, user string) ([]hongb
 // PacketGrant returns the grant of one packet of a campaign; false if the ledger has none. For an archived campaign the
 // error is ErrArchived.
 func (l *Ledger) PacketGrant(ctx context.Context, campaign string, packet int64) (hongbao.Grant, bool, error) {
-	g, found, err := rowQuery[hongbao.Grant]{fmt.Sprintf("read packet %d of campaign %s", packet, campaign),
-		selectGrants + `WHERE campaign = $1 AND packet = $2`, []any{campaign, packet}, scanGrantCode}.one(ctx, l)
+	g, found, err := tables.Ask(fmt.Sprintf("read packet %d of campaign %s", packet, campaign),
+		selectGrants+`WHERE campaign = $1 AND packet = $2`, []any{campaign, packet}, scanGrantCode).One(ctx, l.tables)
 	if err == nil {
 		err = l.refuseArchived(ctx, campaign)
 	}
@@ -172,8 +173,8 @@ func scanTotals(s db.Scan) (t Totals, err error) {
 
 // Totals returns the ledger's counters of a campaign; false if the ledger does not have it.
 func (l *Ledger) Totals(ctx context.Context, campaign string) (Totals, bool, error) {
-	t, found, err := rowQuery[Totals]{"read the counts of campaign " + campaign + " in the ledger",
-		totalsQuery + ` WHERE c.id = $1`, []any{campaign}, scanTotals}.one(ctx, l)
+	t, found, err := tables.Ask("read the counts of campaign "+campaign+" in the ledger",
+		totalsQuery+` WHERE c.id = $1`, []any{campaign}, scanTotals).One(ctx, l.tables)
 	if err != nil || !found {
 		return t, found, err
 	}
@@ -193,9 +194,9 @@ func (l *Ledger) addRows(ctx context.Context, list []Totals) error {
 			continue
 		}
 		var err error
-		t.Earlier, err = rowQuery[hongbao.Amount]{"read the top-ups of campaign " + t.Campaign + " that are not dealt",
+		t.Earlier, err = tables.Ask("read the top-ups of campaign "+t.Campaign+" that are not dealt",
 			`SELECT expected FROM generation WHERE campaign = $1 AND state <> 'dealt' ORDER BY generation`, []any{t.Campaign},
-			func(s db.Scan) (before hongbao.Amount, err error) { return before, s(&before) }}.all(ctx, l)
+			func(s db.Scan) (before hongbao.Amount, err error) { return before, s(&before) }).All(ctx, l.tables)
 		if err != nil {
 			return err
 		}
@@ -215,27 +216,27 @@ func (l *Ledger) addCloses(ctx context.Context, list []Totals) error {
 	if len(on) == 0 {
 		return nil
 	}
-	rows, err := rowQuery[closeRow]{"read the closes that refunds are based on", selectCloses +
-		`WHERE campaign >= $1 AND campaign <= $2 ORDER BY campaign, place`,
-		[]any{list[0].Campaign, list[len(list)-1].Campaign}, scanClose}.all(ctx, l)
+	rows, err := tables.PlaceCloses("read the closes that refunds are based on",
+		`campaign >= $1 AND campaign <= $2 ORDER BY campaign, place`,
+		list[0].Campaign, list[len(list)-1].Campaign).All(ctx, l.tables)
 	for _, r := range rows {
-		if t := on[r.campaign]; t != nil {
+		if t := on[r.Campaign]; t != nil {
 			t.Closes = append(t.Closes, r.Close)
 		}
 	}
 	return err
 }
 
-func totalsAfter(after string) rowQuery[Totals] {
-	return rowQuery[Totals]{fmt.Sprintf("read the counts of the campaigns after %q in the ledger", after),
-		totalsQuery + ` WHERE c.id > $1 ORDER BY c.id LIMIT $2`, []any{after, int64(campaignRows)}, scanTotals}
+func totalsAfter(after string) tables.Query[Totals] {
+	return tables.Ask(fmt.Sprintf("read the counts of the campaigns after %q in the ledger", after),
+		totalsQuery+` WHERE c.id > $1 ORDER BY c.id LIMIT $2`, []any{after, int64(campaignRows)}, scanTotals)
 }
 
 // EachTotals calls fn with the totals of every campaign, in the order of the ids. It stops at the first error of fn,
 // and returns it unchanged.
 func (l *Ledger) EachTotals(ctx context.Context, fn func(*Totals) error) error {
 	return eachTotals(func(after string) ([]Totals, error) {
-		list, err := totalsAfter(after).all(ctx, l)
+		list, err := totalsAfter(after).All(ctx, l.tables)
 		if err == nil {
 			err = l.addRows(ctx, list)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
@@ -217,14 +218,14 @@ func testSeal(t *testing.T, f *fixture) {
 	require.Empty(t, seqs)
 
 	check := func() (list []Difference, pages int) {
-		inner := f.ledger.store
-		f.ledger.store = &watched{Store: inner, query: func(_ context.Context, sql string, _ int) {
+		inner := f.ledger.tables.Store
+		f.ledger.tables.Store = &watched{Store: inner, query: func(_ context.Context, sql string, _ int) {
 			if strings.Contains(sql, "FROM grants") {
 				pages++
 			}
 		}}
 		list, err := f.ledger.CheckConservation(t.Context())
-		f.ledger.store = inner
+		f.ledger.tables.Store = inner
 		require.NoError(t, err)
 		return list, pages
 	}
@@ -232,10 +233,10 @@ func testSeal(t *testing.T, f *fixture) {
 	require.Empty(t, list)
 	require.Equal(t, 1, pages, "reads one page of grants of snow, but none of the sealed rain")
 	f.tamper(t, db.Stmt{SQL: `UPDATE account SET balance = balance + 1 WHERE id = $1`,
-		Args: []any{UserAccount(grant("rain", 2).User, testCurrency)}})
+		Args: []any{tables.UserAccount(grant("rain", 2).User, testCurrency)}})
 	list, pages = check()
 	require.Equal(t, 3, pages, "after a difference all grants are read again, even those of the sealed rain")
-	require.Equal(t, "account "+UserAccount(grant("rain", 2).User, testCurrency), list[len(list)-1].Where)
+	require.Equal(t, "account "+tables.UserAccount(grant("rain", 2).User, testCurrency), list[len(list)-1].Where)
 	f.tamper(t, db.Stmt{SQL: `UPDATE campaign SET grants = grants + 1 WHERE id = 'rain'`})
 	list, _ = check()
 	require.Equal(t, "number of the grants = grants", list[0].What)

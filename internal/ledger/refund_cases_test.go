@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
@@ -48,8 +49,8 @@ func (f *fixture) refundedOnce(t *testing.T, closed stream.Entry) {
 	require.Equal(t, model.MoneyRefunded, c.State)
 	require.Equal(t, closed.Close.GrantedAmount, c.Granted)
 	require.Equal(t, closed.Close.LeftAmount, c.Refunded)
-	require.Zero(t, f.balance(t, PoolAccount(closed.Campaign)))
-	require.Equal(t, -closed.Close.GrantedAmount, f.balance(t, SponsorAccount("acme", testCurrency)))
+	require.Zero(t, f.balance(t, tables.PoolAccount(closed.Campaign)))
+	require.Equal(t, -closed.Close.GrantedAmount, f.balance(t, tables.SponsorAccount("acme", testCurrency)))
 	require.EqualValues(t, 1, f.count(t, `SELECT COUNT(*) FROM refund`))
 	require.EqualValues(t, 1, f.count(t, `SELECT COUNT(*) FROM transfer WHERE kind = 'refund'`))
 	f.holds(t, closed.Campaign, grantsOf(closed.Campaign, 1, closed.Close.Granted))
@@ -57,7 +58,7 @@ func (f *fixture) refundedOnce(t *testing.T, closed stream.Entry) {
 
 func (f *fixture) count(t *testing.T, sql string) (n int64) {
 	t.Helper()
-	require.NoError(t, f.ledger.store.Read(t.Context(), func(x db.Txn) error {
+	require.NoError(t, f.ledger.tables.Store.Read(t.Context(), func(x db.Txn) error {
 		return x.Query(t.Context(), sql, nil, func(s db.Scan) error { return s(&n) })
 	}))
 	return n
@@ -284,7 +285,7 @@ func (t *dyingTxn) Run(ctx context.Context, stmts ...db.Stmt) error {
 
 // looks returns how many statements a transaction needs to read and check the epochs of the given number of shards.
 func (f *fixture) looks(shards int) int {
-	return 1 + len(make(shardView, shards).unchanged(f.ledger.dialect))
+	return 1 + len(make(shardView, shards).unchanged(f.ledger.tables.Dialect))
 }
 
 // testRefundDies kills the refund before each of its statements, and finally after COMMIT, before the caller gets the
@@ -292,12 +293,12 @@ func (f *fixture) looks(shards int) int {
 func testRefundDies(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)
-	closed, inner := closeOf("rain", 10, 4), f.ledger.store
+	closed, inner := closeOf("rain", 10, 4), f.ledger.tables.Store
 	deaths := 0
 	for {
-		f.ledger.store = &dying{Store: inner, after: deaths}
+		f.ledger.tables.Store = &dying{Store: inner, after: deaths}
 		_, err := f.ledger.Refund(t.Context(), one(closed), 0)
-		f.ledger.store = inner
+		f.ledger.tables.Store = inner
 		if err == nil {
 			break // committed, but the caller does not get the result
 		}

@@ -113,11 +113,11 @@ func testRefundLostTogether(t *testing.T, f *fixture) {
 func testRefundLostDies(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)
-	inner, deaths := f.ledger.store, 0
+	inner, deaths := f.ledger.tables.Store, 0
 	for {
-		f.ledger.store = &dying{Store: inner, after: deaths}
+		f.ledger.tables.Store = &dying{Store: inner, after: deaths}
 		_, err := f.ledger.RefundLost(t.Context(), lostOf(4))
-		f.ledger.store = inner
+		f.ledger.tables.Store = inner
 		if err == nil {
 			break // committed, but the caller does not get the result
 		}

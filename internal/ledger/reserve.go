@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 const reserveTransfers = "quarantine:"
@@ -23,7 +24,7 @@ func reserveTransfer(g *hongbao.Grant) string {
 func (b *book) decided(ctx context.Context, t db.Txn) error {
 	after := reserveTransfers // "quarantine;" sorts after all ids with this prefix
 	var paid []hongbao.Grant
-	err := eachPage(ctx, t, `SELECT t.id, t.campaign, t.credit, t.amount, c.currency FROM transfer AS t
+	err := tables.EachPage(ctx, t, `SELECT t.id, t.campaign, t.credit, t.amount, c.currency FROM transfer AS t
 		JOIN campaign AS c ON c.id = t.campaign WHERE t.id > $1 AND t.id < $2 ORDER BY t.id LIMIT $3`,
 		func() []any { return []any{after, "quarantine;"} }, func(s db.Scan) error {
 			var campaign, account, currency string
@@ -38,7 +39,7 @@ func (b *book) decided(ctx context.Context, t db.Txn) error {
 			}
 			return nil
 		})
-	for page := range slices.Chunk(paid, sumRows) {
+	for page := range slices.Chunk(paid, tables.PageRows) {
 		if err == nil {
 			err = b.paidTwice(ctx, t, page)
 		}

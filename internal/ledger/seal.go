@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // ErrNotSealable says that a campaign can't be sealed yet.
@@ -43,7 +44,7 @@ func (l *Ledger) Seal(ctx context.Context, campaign string) error {
 		return hongbao.Errorf(hongbao.ClassPermanent, "seal campaign %s: %w: it is not refunded", campaign, ErrNotSealable)
 	}
 	s := &seal{groups: make(map[int64]int64)}
-	err = l.readPages(ctx, func(ctx context.Context, t db.Txn) error { return s.read(ctx, t, &c) })
+	err = l.tables.ReadPages(ctx, func(ctx context.Context, t db.Txn) error { return s.read(ctx, t, &c) })
 	if err == nil && (s.grants != c.Grants || s.amount != int64(c.Granted) || s.debits != s.amount ||
 		s.debited != s.grants) {
 		err = hongbao.Errorf(hongbao.ClassBroken, "the ledger does not agree with itself: it has counted %d grants with "+
@@ -67,15 +68,15 @@ const sealPart = 1 << 20
 func (s *seal) store(ctx context.Context, l *Ledger, campaign string) error {
 	seqs := s.packSeqs()
 	first := seqs[:min(len(seqs), sealPart)]
-	return l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
-		_, found, err := rowQuery[int64]{sql: `SELECT 1 FROM seal WHERE campaign = $1`, args: []any{campaign},
-			row: number}.first(ctx, t)
+	return l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+		_, found, err := tables.Query[int64]{SQL: `SELECT 1 FROM seal WHERE campaign = $1`, Args: []any{campaign},
+			Row: tables.Number}.First(ctx, t)
 		if err != nil || found {
 			return nil, err
 		}
 		// A person who removes seals may have left the parts.
 		err = t.Run(ctx, db.Stmt{SQL: `DELETE FROM seal_seqs WHERE campaign = $1`, Args: []any{campaign}},
-			db.Stmt{SQL: l.dialect.InsertSeal,
+			db.Stmt{SQL: l.tables.Dialect.InsertSeal,
 				Args: []any{campaign, s.grants, s.amount, s.packGroups(), first, time.Now().UnixMilli()}})
 		part := int64(0)
 		for rest := range slices.Chunk(seqs[len(first):], sealPart) {
@@ -92,15 +93,15 @@ func (s *seal) store(ctx context.Context, l *Ledger, campaign string) error {
 // packets, not of their seqs.
 func (s *seal) read(ctx context.Context, t db.Txn, c *Totals) (err error) {
 	bits := make(map[int]map[int64]uint64)
-	err = eachPaid(ctx, t, c.Campaign, 0, func(g *paidGrant) error {
-		s.grants, s.amount = s.grants+1, s.amount+int64(g.amount)
-		if g.amount > 0 {
-			s.groups[userGroup(UserAccount(g.user, c.Currency))] += int64(g.amount)
+	err = tables.EachPaid(ctx, t, c.Campaign, 0, func(g *tables.PaidGrant) error {
+		s.grants, s.amount = s.grants+1, s.amount+int64(g.Amount)
+		if g.Amount > 0 {
+			s.groups[userGroup(tables.UserAccount(g.User, c.Currency))] += int64(g.Amount)
 		}
-		if bits[g.shard] == nil {
-			bits[g.shard] = make(map[int64]uint64)
+		if bits[g.Shard] == nil {
+			bits[g.Shard] = make(map[int64]uint64)
 		}
-		bits[g.shard][g.seq/64] |= 1 << (g.seq % 64)
+		bits[g.Shard][g.Seq/64] |= 1 << (g.Seq % 64)
 		return nil
 	})
 	if err != nil {
@@ -196,7 +197,7 @@ func eachGroup(campaign string, packed []byte, fn func(group, amount int64)) err
 // SealedSeqs returns the seqs of the grants of a sealed campaign, by shard; none if it is not sealed.
 func (l *Ledger) SealedSeqs(ctx context.Context, campaign string) (seqs map[int][]stream.SeqRange, err error) {
 	var packed []byte
-	err = l.read(ctx, func(ctx context.Context, t db.Txn) error {
+	err = l.tables.Read(ctx, func(ctx context.Context, t db.Txn) error {
 		packed = nil
 		more := func(s db.Scan) error {
 			var part []byte

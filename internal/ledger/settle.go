@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
@@ -72,7 +73,7 @@ type settleCall struct {
 // other, but never deadlock.
 func (s *settleCall) post(ctx context.Context) (differ []item, err error) {
 	sortItems(s.items)
-	err = s.write(ctx, func(ctx context.Context, t db.Txn) (stmts []db.Stmt, err error) {
+	err = s.tables.Write(ctx, func(ctx context.Context, t db.Txn) (stmts []db.Stmt, err error) {
 		stmts, differ, err = s.insert(ctx, t)
 		s.tries++
 		if err != nil || !s.pending {
@@ -107,7 +108,7 @@ func (s *settleCall) insert(ctx context.Context, t db.Txn) (stmts []db.Stmt, dif
 		return nil, differ, nil
 	}
 	stmts, more, err := s.pay(ctx, t, items)
-	stmts = append(append(stmts, aside.unchanged(s.dialect)...), seen.unchanged(s.dialect)...)
+	stmts = append(append(stmts, aside.unchanged(s.tables.Dialect)...), seen.unchanged(s.tables.Dialect)...)
 	return stmts, append(differ, more...), err
 }
 
@@ -139,9 +140,9 @@ func (s *settleCall) pay(ctx context.Context, t db.Txn, items []item) (stmts []d
 // insertGrants returns the statement that inserts the grants. The first try assumes that all are new, which is fast on
 // PostgreSQL. If a packet exists, it may fail, and the next try skips the packet.
 func (s *settleCall) insertGrants(items []item, batch int64, inserted *int64) db.Stmt {
-	sql := s.dialect.InsertGrants
+	sql := s.tables.Dialect.InsertGrants
 	if s.tries > 0 {
-		sql = s.dialect.InsertGrantsAgain
+		sql = s.tables.Dialect.InsertGrantsAgain
 	}
 	return db.Stmt{SQL: sql, Args: []any{columnsOf(items), batch}, Changed: inserted}
 }
@@ -163,7 +164,7 @@ func columnsOf(items []item) db.Table {
 
 func (l *Ledger) readGrants(ctx context.Context, t db.Txn, items []item) (map[packetKey]storedGrant, error) {
 	has := make(map[packetKey]storedGrant, len(items))
-	err := t.Query(ctx, l.dialect.ReadGrants, []any{keysOf(items)}, func(s db.Scan) error {
+	err := t.Query(ctx, l.tables.Dialect.ReadGrants, []any{keysOf(items)}, func(s db.Scan) error {
 		g, err := scanGrant(s)
 		has[keyOf(&g.Grant)] = g
 		return err
@@ -210,7 +211,7 @@ func (l *Ledger) moveMoney(fresh []item, known map[string]knownCampaign, batch i
 	ids := slices.Sorted(maps.Keys(campaigns))
 	for _, id := range ids {
 		stmts = append(stmts, db.Stmt{SQL: `UPDATE account SET balance = balance - $2 WHERE id = $1`,
-			Args: []any{PoolAccount(id), int64(campaigns[id].amount)}})
+			Args: []any{tables.PoolAccount(id), int64(campaigns[id].amount)}})
 	}
 	for _, id := range ids {
 		// After the refund the CHECK on granted refuses -1. So nothing is granted any more, not even a packet with amount
@@ -225,7 +226,7 @@ func (l *Ledger) moveMoney(fresh []item, known map[string]knownCampaign, batch i
 	for _, id := range ids {
 		p := campaigns[id]
 		stmts = append(stmts, db.Stmt{SQL: insertTransfer, Args: []any{"grants:" + id + ":" + strconv.FormatInt(batch, 10),
-			"grants", id, PoolAccount(id), nil, int64(p.amount), p.grants, batch, now}})
+			"grants", id, tables.PoolAccount(id), nil, int64(p.amount), p.grants, batch, now}})
 	}
 	return stmts, nil
 }
@@ -252,7 +253,7 @@ func add(fresh []item, known map[string]knownCampaign) (map[string]posting, []cr
 		campaigns[g.Campaign] = p
 		if g.Amount > 0 {
 			currency := known[g.Campaign].currency
-			credits = append(credits, credit{UserAccount(g.User, currency), currency, g.Amount})
+			credits = append(credits, credit{tables.UserAccount(g.User, currency), currency, g.Amount})
 		}
 	}
 	slices.SortFunc(credits, func(a, b credit) int { return cmp.Compare(a.account, b.account) })
@@ -277,5 +278,5 @@ func (l *Ledger) creditUsers(credits []credit) []db.Stmt {
 	for i, c := range credits {
 		ids[i], currencies[i], amounts[i] = c.account, c.currency, int64(c.amount)
 	}
-	return []db.Stmt{{SQL: l.dialect.CreditUsers, Args: []any{db.Table{ids, currencies, amounts}}}}
+	return []db.Stmt{{SQL: l.tables.Dialect.CreditUsers, Args: []any{db.Table{ids, currencies, amounts}}}}
 }

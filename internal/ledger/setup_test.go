@@ -264,5 +264,5 @@ func (f *fixture) setPlan(t testing.TB, plan planFunc) {
 // tamper writes to the database without the checks of this package.
 func (f *fixture) tamper(t testing.TB, stmts ...db.Stmt) {
 	t.Helper()
-	require.NoError(t, f.ledger.store.Write(t.Context(), func(db.Txn) ([]db.Stmt, error) { return stmts, nil }))
+	require.NoError(t, f.ledger.tables.Store.Write(t.Context(), func(db.Txn) ([]db.Stmt, error) { return stmts, nil }))
 }

@@ -186,7 +186,7 @@ func testCreditRows(t *testing.T, f *fixture) {
 			"fund of c1, CNY", "fund of c1, CNY"},
 	} {
 		broken := errors.New("roll back")
-		err := f.ledger.store.Write(t.Context(), func(x db.Txn) ([]db.Stmt, error) {
+		err := f.ledger.tables.Store.Write(t.Context(), func(x db.Txn) ([]db.Stmt, error) {
 			if err := x.Run(t.Context(), db.Stmt{SQL: sql}); err != nil {
 				return nil, err
 			}

@@ -209,7 +209,7 @@ type journaledRefunds struct {
 func (b *journaledRefunds) Refund(
 	ctx context.Context, closes []stream.Entry, missing int64,
 ) (r payment.Refund, err error) {
-	err = b.Together(ctx, func(ctx context.Context) error {
+	err = b.Tables().Together(ctx, func(ctx context.Context) error {
 		if r, err = b.Ledger.Refund(ctx, closes, missing); err != nil {
 			return err
 		}
