@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -72,7 +73,7 @@ func TestLeasesWhenTheClockIsSetAhead(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, amount, balance, name)
 	}
-	differences, err := l.CheckConservation(t.Context())
+	differences, err := books.Of(l.Tables()).CheckConservation(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, differences)
 	require.True(t, b.settled(t))

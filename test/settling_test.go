@@ -18,6 +18,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
@@ -160,7 +161,7 @@ func (l *inLedger) balance(t *testing.T, user, currency string) hongbao.Amount {
 
 func (l *inLedger) agrees(t *testing.T) {
 	t.Helper()
-	differences, err := l.ledger.CheckConservation(t.Context())
+	differences, err := books.Of(l.ledger.Tables()).CheckConservation(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, differences)
 }
@@ -257,7 +258,7 @@ func (r *atRemote) balance(t *testing.T, user, currency string) hongbao.Amount {
 func (r *atRemote) agrees(t *testing.T) {
 	t.Helper()
 	r.inLedger.agrees(t)
-	differences, err := r.bank.CheckCredits(t.Context())
+	differences, err := books.Of(r.bank.Tables()).CheckCredits(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, differences)
 }

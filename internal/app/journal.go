@@ -33,7 +33,7 @@ func (a *App) InLedger(ctx context.Context, e access.Entry, do func(context.Cont
 			return err
 		}
 		e.End(nil)
-		return a.ledger.Record(ctx, e)
+		return a.Access().Record(ctx, e)
 	})
 	if err != nil {
 		a.WriteEntry(ctx, &e, err)
@@ -103,7 +103,7 @@ func (a *App) record(ctx context.Context, e *access.Entry) {
 func (a *App) recordNow(ctx context.Context, e *access.Entry) error {
 	ctx, cancel := context.WithTimeout(ctx, ledgerTime)
 	defer cancel()
-	return a.ledger.Record(ctx, *e)
+	return a.Access().Record(ctx, *e)
 }
 
 // maxWaiting bounds the number of entries that wait in Redis for the ledger, to about 25 MB, because grabs need the
@@ -158,14 +158,14 @@ func (a *App) recordTexts(ctx context.Context, texts []string) error {
 			entries[i] = a.noteFor(text, now, err)
 		}
 	}
-	err := a.ledger.Record(ctx, entries...)
+	err := a.Access().Record(ctx, entries...)
 	if err == nil || hongbao.IsOutage(err) || ctx.Err() != nil {
 		return err
 	}
 	for i := range entries { // which one is it?
-		err := a.ledger.Record(ctx, entries[i])
+		err := a.Access().Record(ctx, entries[i])
 		if err != nil && !hongbao.IsOutage(err) && ctx.Err() == nil {
-			err = a.ledger.Record(ctx, a.noteFor(texts[i], now, err))
+			err = a.Access().Record(ctx, a.noteFor(texts[i], now, err))
 		}
 		if err != nil {
 			return err
@@ -246,7 +246,7 @@ func (a *App) Journal(ctx context.Context, q access.JournalQuery) (access.Journa
 			a.log.Info("entries of the journal that wait in Redis are not in this list", zap.Error(err))
 		}
 	}
-	return a.ledger.Journal(ctx, q)
+	return a.Access().Journal(ctx, q)
 }
 
 // Denied records in the journal that a caller was denied an action. Denials are rate-limited: an entry contains the

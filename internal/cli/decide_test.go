@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
@@ -278,7 +279,7 @@ func TestQuarantineIsResolved(t *testing.T) {
 	reserve, _, err := l.Balance(t.Context(), tables.ReserveAccount("CNY"))
 	require.NoError(t, err)
 	require.Equal(t, -paid, reserve)
-	wrong, err := l.CheckConservation(t.Context())
+	wrong, err := books.Of(l.Tables()).CheckConservation(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, wrong)
 	require.NoError(t, l.Close())

@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/hongbao-project/hongbao/internal/ledger/db"
-	"github.com/hongbao-project/hongbao/internal/testkit"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // benchBatch is how many grants one Handle gets.
@@ -125,7 +125,7 @@ func benchmarkSealed(b *testing.B, newConfig backend) {
 		if accounts *= 2; accounts == 1<<17 || accounts == 1<<20 {
 			b.Run(fmt.Sprint(accounts), func(b *testing.B) {
 				for b.Loop() {
-					list, err := l.CheckConservation(b.Context())
+					list, err := books.Of(l.tables).CheckConservation(b.Context())
 					require.NoError(b, err)
 					require.Empty(b, list)
 				}

@@ -5,18 +5,18 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/hongbao-project/hongbao/internal/ledger/db"
-	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
-	"github.com/hongbao-project/hongbao/internal/testkit"
-
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
+	kept "github.com/hongbao-project/hongbao/internal/ledger/access"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
 	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 func testCreate(t *testing.T, f *fixture) {
@@ -190,11 +190,11 @@ func newerSchemaStopsWriting(t *testing.T, f *fixture) {
 	require.Equal(t, 1, alarms.Len(), "the alarm is logged once a minute")
 	require.Empty(t, f.open(t), "nothing went to quarantine")
 	refused(f.ledger.Disown(t.Context(), "snow", by("ann", "why")))
-	refused(f.ledger.EndSession(t.Context(), "hash"))
+	refused(kept.Of(f.ledger.tables).EndSession(t.Context(), "hash"))
 	_, err := f.ledger.CreateCampaign(t.Context(), testCampaign(t, "snow", 2))
 	refused(err)
 	refused(f.ledger.tables.Together(t.Context(), func(ctx context.Context) error {
-		return f.ledger.EndSession(ctx, "hash")
+		return kept.Of(f.ledger.tables).EndSession(ctx, "hash")
 	}))
 	refused(f.ledger.tables.Together(t.Context(), func(ctx context.Context) error {
 		_, err := f.ledger.CreateCampaign(ctx, testCampaign(t, "snow", 2))

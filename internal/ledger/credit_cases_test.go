@@ -51,7 +51,7 @@ func (f *fixture) credit(t *testing.T, credits ...payment.Credit) []payment.Cred
 	answers, err := f.ledger.Credit(t.Context(), credits)
 	require.NoError(t, err)
 	require.Len(t, answers, len(credits))
-	differences, err := f.ledger.CheckCredits(t.Context())
+	differences, err := f.books().CheckCredits(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, differences)
 	return answers

@@ -5,22 +5,15 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/hongbao-project/hongbao/internal/ledger/db"
-	"github.com/hongbao-project/hongbao/internal/testkit"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/ledgertest"
 	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
-
-// secondOf returns a grant of a packet that the ledger has already paid to another user.
-func secondOf(packet int64, user string) hongbao.Grant {
-	g := grant("rain", packet)
-	g.User, g.Seq = user, 1000+packet
-	return g
-}
 
 func testDecidePays(t *testing.T, f *fixture) {
 	ctx := t.Context()
@@ -76,7 +69,7 @@ func testDecidePays(t *testing.T, f *fixture) {
 	require.Equal(t, q, all[2])
 
 	f.tamper(t, db.Stmt{SQL: `UPDATE account SET balance = balance - $2 WHERE id = $1`, Args: []any{reserve, int64(5)}})
-	differences, err := f.ledger.CheckConservation(ctx)
+	differences, err := f.books().CheckConservation(ctx)
 	require.NoError(t, err)
 	var what []string
 	for _, d := range differences {
@@ -225,7 +218,7 @@ func testDecidePaysNoMore(t *testing.T, f *fixture) {
 	f.settles(t, more, less, none)
 	list := f.open(t)
 	require.Len(t, list, 3)
-	plan := planFunc(func(_ string, packet int64) (hongbao.Amount, bool, error) {
+	plan := ledgertest.Plan(func(_ string, packet int64) (hongbao.Amount, bool, error) {
 		return planned(packet), packet <= 10,
 			nil
 	})

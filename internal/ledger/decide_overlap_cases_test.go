@@ -11,17 +11,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/ledger/db"
-	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
-	"github.com/hongbao-project/hongbao/internal/testkit"
-
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 func (f *fixture) decides(id int64, pay bool) error {
@@ -83,7 +83,7 @@ func (f *fixture) paysOnce(t testing.TB) {
 	for of, times := range f.payments(t) {
 		require.EqualValues(t, 1, times, "payments of campaign:packet:user %s", of)
 	}
-	differences, err := f.ledger.CheckConservation(t.Context())
+	differences, err := f.books().CheckConservation(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, differences)
 }
@@ -261,10 +261,10 @@ func testPaidTwiceIsFound(t *testing.T, f *fixture) {
 	f.tamper(t, append(credits, db.Stmt{SQL: moveMoney, Args: []any{reserve, -int64(g.Amount)}},
 		db.Stmt{SQL: insertTransfer, Args: []any{"quarantine:rain:2:" + g.User, "funding", "rain", reserve,
 			tables.UserAccount(g.User, testCurrency), int64(g.Amount), int64(0), int64(0), int64(1)}})...)
-	for _, check := range []func(context.Context) ([]Difference, error){f.ledger.CheckConservation, f.ledger.CheckEveryAccount} {
+	for _, check := range []func(context.Context) ([]books.Difference, error){f.books().CheckConservation, f.books().CheckEveryAccount} {
 		differences, err := check(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, []Difference{{Where: "campaign rain, packet 2, user " + g.User,
+		require.Equal(t, []books.Difference{{Where: "campaign rain, packet 2, user " + g.User,
 			What: "payments of the packet to this user, from the pool and from the reserve", Want: 1, Got: 2}}, differences)
 	}
 }

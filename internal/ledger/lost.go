@@ -50,7 +50,7 @@ func (l *Ledger) LostEvents(ctx context.Context, shard int, above int64) (lost L
 
 func (lost *Lost) read(ctx context.Context, t db.Txn, table string, shard int, above int64) error {
 	last := hongbao.Grant{Seq: above + 1} // sorts before every row of that seq, since no campaign has an empty id
-	return tables.EachPage(ctx, t, `SELECT `+grantColumns+`,
+	return tables.EachPage(ctx, t, `SELECT `+tables.GrantColumns+`,
 		COALESCE((SELECT code FROM code AS k WHERE k.campaign = `+table+`.campaign AND k.packet = `+table+`.packet), ''),
 		COALESCE((SELECT currency FROM campaign AS c WHERE c.id = `+table+`.campaign), '')
 		FROM `+table+` WHERE shard = $1 AND seq >= $2 AND (seq, campaign, packet) > ($2, $3, $4)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
+	kept "github.com/hongbao-project/hongbao/internal/ledger/access"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -124,9 +125,9 @@ func TestMariaDBReadOnlyServer(t *testing.T) {
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 
 	execute(t, admin, "SET GLOBAL read_only = ON")
-	_, err := f.ledger.Live(t.Context())
+	_, err := kept.Of(f.ledger.tables).Live(t.Context())
 	require.True(t, refusesWrites(err), "a former primary may have keys that were revoked since: %v", err)
-	_, err = f.ledger.Live(t.Context())
+	_, err = kept.Of(f.ledger.tables).Live(t.Context())
 	require.ErrorAs(t, err, &refused, "the store discards the connection and checks the next one")
 }
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/ledgertest"
 )
 
 func isGone(context.Context) (bool, error) { return true, nil }
@@ -103,7 +104,7 @@ func testOwedBack(t *testing.T, f *fixture) {
 
 	var g errgroup.Group
 	asked, inner := make(chan struct{}, 1), f.ledger.tables.Store
-	f.ledger.tables.Store = &watched{Store: inner, query: func(_ context.Context, sql string, _ int) {
+	f.ledger.tables.Store = &ledgertest.Watched{Store: inner, Query: func(_ context.Context, sql string, _ int) {
 		if strings.HasPrefix(sql, "SELECT first_seq FROM owed") {
 			asked <- struct{}{}
 		}

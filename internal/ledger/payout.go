@@ -74,7 +74,7 @@ func (p *payout) check(ctx context.Context, l *Ledger, t db.Txn) error {
 	if err != nil {
 		return err
 	}
-	_, before, err := tables.Query[string]{SQL: `SELECT id FROM transfer WHERE id = $1`, Args: []any{reserveTransfer(g)},
+	_, before, err := tables.Query[string]{SQL: `SELECT id FROM transfer WHERE id = $1`, Args: []any{tables.ReserveTransfer(g)},
 		Row: tables.Text}.First(ctx, t)
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (p *payout) post(ctx context.Context, l *Ledger, t db.Txn) ([]db.Stmt, erro
 	credits := l.creditUsers([]credit{{user, currency, g.Amount}})
 	account := db.Stmt{SQL: l.tables.Dialect.InsertReserve, Args: []any{reserve, currency}}
 	debit := db.Stmt{SQL: moveMoney, Args: []any{reserve, -int64(g.Amount)}}
-	transfer := db.Stmt{SQL: insertTransfer, Args: []any{reserveTransfer(g), "funding", g.Campaign, reserve, user,
+	transfer := db.Stmt{SQL: insertTransfer, Args: []any{tables.ReserveTransfer(g), "funding", g.Campaign, reserve, user,
 		int64(g.Amount), int64(0), int64(0), time.Now().UnixMilli()}}
 	return append(slices.Clip(credits), account, debit, transfer), nil
 }

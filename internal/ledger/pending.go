@@ -265,7 +265,7 @@ func (s *Settler) Forget(ctx context.Context, batch int64, asked time.Time, gran
 
 // selectPending returns a query of table pending without its conditions, for scanPending.
 func (l *Ledger) selectPending() string {
-	return `SELECT ` + grantColumns + `, owner, batch, ` + l.tables.Dialect.Now + ` - since, asked_at, ` +
+	return `SELECT ` + tables.GrantColumns + `, owner, batch, ` + l.tables.Dialect.Now + ` - since, asked_at, ` +
 		l.tables.Dialect.Now + ` - asked_at FROM pending`
 }
 

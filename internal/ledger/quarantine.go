@@ -154,7 +154,7 @@ func grantBefore(q *model.Quarantined) *hongbao.Grant {
 	return q.Has
 }
 
-const quarantineColumns = `id, reason, ` + grantColumns + `, entry_id,
+const quarantineColumns = `id, reason, ` + tables.GrantColumns + `, entry_id,
 	has, has_user_id, has_amount, has_shard, has_seq, has_epoch, has_request_id, has_granted_at, created_at,
 	resolved_at, resolved_by, resolution,
 	COALESCE((SELECT currency FROM campaign AS c WHERE c.id = quarantine.campaign), '')`

@@ -13,7 +13,7 @@ import (
 
 // recalled is what the ledger has of some packets.
 type recalled struct {
-	paid    map[packetKey]storedGrant
+	paid    map[packetKey]tables.StoredGrant
 	aside   asides
 	pending map[packetKey]payment.Pending
 }

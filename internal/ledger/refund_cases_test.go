@@ -6,29 +6,18 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/hongbao-project/hongbao/internal/ledger/db"
-	"github.com/hongbao-project/hongbao/internal/testkit"
-
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/ledgertest"
 	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
-
-// closeOf returns the close entry of a campaign whose packets 1 to granted were granted.
-func closeOf(campaign string, packets, granted int64) stream.Entry {
-	return stream.Entry{
-		ID: "1700000060000-0", Shard: 3, Kind: stream.EntryClose, Campaign: campaign, Seq: granted + 1, Epoch: 1,
-		Close: stream.Closing{
-			Granted: granted, GrantedAmount: fundedFor(granted),
-			Left: packets - granted, LeftAmount: fundedFor(packets) - fundedFor(granted),
-		},
-	}
-}
 
 func one(closed stream.Entry) []stream.Entry { return []stream.Entry{closed} }
 
@@ -56,12 +45,9 @@ func (f *fixture) refundedOnce(t *testing.T, closed stream.Entry) {
 	f.holds(t, closed.Campaign, grantsOf(closed.Campaign, 1, closed.Close.Granted))
 }
 
-func (f *fixture) count(t *testing.T, sql string) (n int64) {
+func (f *fixture) count(t *testing.T, sql string) int64 {
 	t.Helper()
-	require.NoError(t, f.ledger.tables.Store.Read(t.Context(), func(x db.Txn) error {
-		return x.Query(t.Context(), sql, nil, func(s db.Scan) error { return s(&n) })
-	}))
-	return n
+	return ledgertest.Number(t, f.ledger.tables, sql)
 }
 
 func testAfterRefund(t *testing.T, f *fixture) {

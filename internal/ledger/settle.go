@@ -33,24 +33,6 @@ type packetKey struct {
 
 func keyOf(g *hongbao.Grant) packetKey { return packetKey{g.Campaign, g.Packet} }
 
-// grantColumns are the columns of table grants that come from the grant itself, in the order in which they are packed
-// and scanned.
-const grantColumns = `campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at`
-
-// storedGrant is a row of table grants.
-type storedGrant struct {
-	hongbao.Grant
-	batch int64
-}
-
-func scanGrant(s db.Scan) (storedGrant, error) {
-	var g storedGrant
-	var shard, at int64
-	err := s(&g.Campaign, &g.Packet, &g.User, &g.Amount, &shard, &g.Seq, &g.Epoch, &g.RequestID, &at, &g.batch)
-	g.Shard, g.Time = int(shard), time.UnixMilli(at).UTC()
-	return g, err
-}
-
 // sortItems sorts items into the order in which every worker locks.
 func sortItems(items []item) {
 	slices.SortStableFunc(items, func(a, b item) int {
@@ -147,7 +129,7 @@ func (s *settleCall) insertGrants(items []item, batch int64, inserted *int64) db
 	return db.Stmt{SQL: sql, Args: []any{columnsOf(items), batch}, Changed: inserted}
 }
 
-// columnsOf returns the table of grantColumns.
+// columnsOf returns the table of tables.GrantColumns.
 func columnsOf(items []item) db.Table {
 	n := len(items)
 	campaigns, users, requests := make([]string, n), make([]string, n), make([]string, n)
@@ -162,10 +144,10 @@ func columnsOf(items []item) db.Table {
 	return db.Table{campaigns, packets, users, amounts, shards, seqs, epochs, requests, times}
 }
 
-func (l *Ledger) readGrants(ctx context.Context, t db.Txn, items []item) (map[packetKey]storedGrant, error) {
-	has := make(map[packetKey]storedGrant, len(items))
+func (l *Ledger) readGrants(ctx context.Context, t db.Txn, items []item) (map[packetKey]tables.StoredGrant, error) {
+	has := make(map[packetKey]tables.StoredGrant, len(items))
 	err := t.Query(ctx, l.tables.Dialect.ReadGrants, []any{keysOf(items)}, func(s db.Scan) error {
-		g, err := scanGrant(s)
+		g, err := tables.ScanGrant(s)
 		has[keyOf(&g.Grant)] = g
 		return err
 	})
@@ -174,7 +156,7 @@ func (l *Ledger) readGrants(ctx context.Context, t db.Txn, items []item) (map[pa
 
 // compare compares the items with the ledger's current rows. fresh were inserted by this batch. differ contradict the
 // ledger. The other items were already settled.
-func compare(items []item, has map[packetKey]storedGrant, batch int64) (fresh, differ []item, err error) {
+func compare(items []item, has map[packetKey]tables.StoredGrant, batch int64) (fresh, differ []item, err error) {
 	var last packetKey
 	for _, it := range items {
 		key := keyOf(it.grant)
@@ -185,7 +167,7 @@ func compare(items []item, has map[packetKey]storedGrant, batch int64) (fresh, d
 		}
 		if it.reason = difference(it.grant, &g.Grant); it.reason != "" {
 			differ = append(differ, it)
-		} else if g.batch == batch && key != last {
+		} else if g.Batch == batch && key != last {
 			fresh = append(fresh, it)
 		}
 		last = key

@@ -13,7 +13,9 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/ledgertest"
 	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -39,7 +41,7 @@ func TestSink(t *testing.T) {
 				return sinktest.Subject{Open: s.open, Effects: s.effects, Aside: s.aside, Grants: s.grants, Poison: poison,
 					Down: s.down, Lose: s.loss.Lose}
 			})
-			differences, err := s.reader.CheckConservation(t.Context())
+			differences, err := books.Of(s.reader.tables).CheckConservation(t.Context())
 			require.NoError(t, err)
 			require.Empty(t, differences)
 		})
@@ -79,7 +81,7 @@ func (s *settled) open(t testing.TB) hongbao.Handler {
 	l := newLedger(s.config)
 	l.tables.Store, l.tables.RefuseNewer = s, s.reader.tables.RefuseNewer
 	h, err := NewSettler(SettlerConfig{Ledger: l, Log: zap.NewNop(),
-		Plan: planFunc(func(_ string, packet int64) (hongbao.Amount, bool, error) { return planned(packet), true, nil })})
+		Plan: ledgertest.Plan(func(_ string, packet int64) (hongbao.Amount, bool, error) { return planned(packet), true, nil })})
 	require.NoError(t, err)
 	return h
 }

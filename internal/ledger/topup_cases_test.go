@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
@@ -83,7 +84,7 @@ func testTopUp(t *testing.T, f *fixture) {
 	require.InDelta(t, 2*time.Hour, f.unfinished(t, 1, 0).TopUps.Oldest, float64(time.Hour))
 	f.tamper(t, db.Stmt{SQL: `UPDATE generation SET created_at = created_at + 7200000`})
 	earlier := func() []hongbao.Amount {
-		totals, _, err := f.ledger.Totals(t.Context(), "rain")
+		totals, _, err := f.books().Totals(t.Context(), "rain")
 		require.NoError(t, err)
 		return totals.Earlier
 	}
@@ -330,8 +331,8 @@ func testRefundAdded(t *testing.T, f *fixture) {
 	held, err := f.ledger.Position(t.Context(), "rain")
 	require.NoError(t, err)
 	require.EqualValues(t, 3, held.Left)
-	sums, err := f.ledger.Day(t.Context(), Day{"rain", time.UnixMilli(0), time.Now().Add(time.Hour)},
-		func(*Line) error { return nil })
+	sums, err := f.books().Day(t.Context(), books.Day{Campaign: "rain", From: time.UnixMilli(0), To: time.Now().Add(time.Hour)},
+		func(*books.Line) error { return nil })
 	require.NoError(t, err)
 	require.Equal(t, fundedFor(15), sums.Funded)
 	closed := closeOf("rain", 15, 12)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 )
 
@@ -31,14 +30,6 @@ func (d *DB) ReadPages(ctx context.Context, fn func(context.Context, db.Txn) err
 		return err
 	}
 	return d.Store.Read(ctx, func(t db.Txn) error { return fn(ctx, paged{t, d.Timeout}) })
-}
-
-// PaidGrant has the columns of table grants that sums need.
-type PaidGrant struct {
-	Packet, Seq int64
-	Shard       int
-	User        string
-	Amount      hongbao.Amount
 }
 
 // EachPage repeats a query until a page has fewer than PageRows rows. row must advance the values that args returns.
@@ -75,32 +66,4 @@ func (c *Cursor[T]) Next() (row T, ok bool, err error) {
 	}
 	c.last, c.rows = c.rows[0], c.rows[1:]
 	return c.last, true, nil
-}
-
-// selectPaid reads the columns that scanPaid scans, of up to $3 grants of a campaign after a packet.
-const selectPaid = `SELECT packet, user_id, amount, shard, seq FROM grants WHERE campaign = $1 AND packet > $2
-	ORDER BY packet LIMIT $3`
-
-func scanPaid(s db.Scan) (g PaidGrant, err error) {
-	var shard int64
-	err = s(&g.Packet, &g.User, &g.Amount, &shard, &g.Seq)
-	g.Shard = int(shard)
-	return g, err
-}
-
-// EachPaid calls fn for every grant of a campaign after a packet, in the order of the packets.
-func EachPaid(ctx context.Context, t db.Txn, campaign string, after int64, fn func(*PaidGrant) error) error {
-	return EachPage(ctx, t, selectPaid, func() []any { return []any{campaign, after} }, func(s db.Scan) error {
-		g, err := scanPaid(s)
-		if err != nil {
-			return err
-		}
-		after = g.Packet
-		return fn(&g)
-	})
-}
-
-// PaidAfter selects up to limit grants of a campaign after a packet, in the order of the packets.
-func PaidAfter(campaign string, packet, limit int64) Query[PaidGrant] {
-	return Query[PaidGrant]{SQL: selectPaid, Args: []any{campaign, packet, limit}, Row: scanPaid}
 }

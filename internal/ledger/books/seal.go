@@ -1,4 +1,4 @@
-package ledger
+package books
 
 import (
 	"context"
@@ -31,20 +31,20 @@ type seal struct {
 // CheckConservation and the audit need not read the grants and these accounts again. The caller must have audited the
 // campaign. A repeated call continues where a killed one ended. Before the refund the error is ErrNotSealable, of
 // ClassPermanent. If the campaign's counters differ from its grants, it is of ClassBroken.
-func (l *Ledger) Seal(ctx context.Context, campaign string) error {
-	c, found, err := l.Totals(ctx, campaign)
+func (b Books) Seal(ctx context.Context, campaign string) error {
+	c, found, err := b.Totals(ctx, campaign)
 	switch {
 	case err != nil:
 		return err
 	case !found:
-		return hongbao.Errorf(hongbao.ClassPermanent, "seal campaign %.80q: %w; check the id", campaign, ErrNoCampaign)
+		return hongbao.Errorf(hongbao.ClassPermanent, "seal campaign %.80q: %w; check the id", campaign, tables.ErrNoCampaign)
 	case c.Sealed:
-		return l.addBases(ctx, &c, baseRows)
+		return b.addBases(ctx, &c, baseRows)
 	case !c.Closed:
 		return hongbao.Errorf(hongbao.ClassPermanent, "seal campaign %s: %w: it is not refunded", campaign, ErrNotSealable)
 	}
 	s := &seal{groups: make(map[int64]int64)}
-	err = l.tables.ReadPages(ctx, func(ctx context.Context, t db.Txn) error { return s.read(ctx, t, &c) })
+	err = b.tables.ReadPages(ctx, func(ctx context.Context, t db.Txn) error { return s.read(ctx, t, &c) })
 	if err == nil && (s.grants != c.Grants || s.amount != int64(c.Granted) || s.debits != s.amount ||
 		s.debited != s.grants) {
 		err = hongbao.Errorf(hongbao.ClassBroken, "the ledger does not agree with itself: it has counted %d grants with "+
@@ -52,12 +52,12 @@ func (l *Ledger) Seal(ctx context.Context, campaign string) error {
 			s.amount, s.debited, s.debits)
 	}
 	if err == nil {
-		err = s.store(ctx, l, campaign)
+		err = s.store(ctx, b.tables, campaign)
 	}
 	if err != nil {
 		return fmt.Errorf("seal campaign %s: %w", campaign, err)
 	}
-	return l.addBases(ctx, &c, baseRows)
+	return b.addBases(ctx, &c, baseRows)
 }
 
 // sealPart is the most bytes of seqs in one statement. A database bounds a statement (max_allowed_packet), and a driver
@@ -65,10 +65,10 @@ func (l *Ledger) Seal(ctx context.Context, campaign string) error {
 const sealPart = 1 << 20
 
 // store stores the seal; it changes nothing if the campaign has one. Each part of the seqs is a statement of its own.
-func (s *seal) store(ctx context.Context, l *Ledger, campaign string) error {
+func (s *seal) store(ctx context.Context, on *tables.DB, campaign string) error {
 	seqs := s.packSeqs()
 	first := seqs[:min(len(seqs), sealPart)]
-	return l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+	return on.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		_, found, err := tables.Query[int64]{SQL: `SELECT 1 FROM seal WHERE campaign = $1`, Args: []any{campaign},
 			Row: tables.Number}.First(ctx, t)
 		if err != nil || found {
@@ -76,7 +76,7 @@ func (s *seal) store(ctx context.Context, l *Ledger, campaign string) error {
 		}
 		// A person who removes seals may have left the parts.
 		err = t.Run(ctx, db.Stmt{SQL: `DELETE FROM seal_seqs WHERE campaign = $1`, Args: []any{campaign}},
-			db.Stmt{SQL: l.tables.Dialect.InsertSeal,
+			db.Stmt{SQL: on.Dialect.InsertSeal,
 				Args: []any{campaign, s.grants, s.amount, s.packGroups(), first, time.Now().UnixMilli()}})
 		part := int64(0)
 		for rest := range slices.Chunk(seqs[len(first):], sealPart) {
@@ -195,9 +195,9 @@ func eachGroup(campaign string, packed []byte, fn func(group, amount int64)) err
 }
 
 // SealedSeqs returns the seqs of the grants of a sealed campaign, by shard; none if it is not sealed.
-func (l *Ledger) SealedSeqs(ctx context.Context, campaign string) (seqs map[int][]stream.SeqRange, err error) {
+func (b Books) SealedSeqs(ctx context.Context, campaign string) (seqs map[int][]stream.SeqRange, err error) {
 	var packed []byte
-	err = l.tables.Read(ctx, func(ctx context.Context, t db.Txn) error {
+	err = b.tables.Read(ctx, func(ctx context.Context, t db.Txn) error {
 		packed = nil
 		more := func(s db.Scan) error {
 			var part []byte

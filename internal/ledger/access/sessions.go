@@ -1,4 +1,4 @@
-package ledger
+package access
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 const maxSessions = 50
 
 // Live returns the API keys and the console sessions that are neither revoked nor expired, read in one snapshot.
-func (l *Ledger) Live(ctx context.Context) (access.Live, error) {
-	return tables.Snapshot(ctx, l.tables, "read the live API keys and sessions", func(ctx context.Context, t db.Txn) (live access.Live,
-		err error) {
+func (a Access) Live(ctx context.Context) (access.Live, error) {
+	return tables.Snapshot(ctx, a.tables, "read the live API keys and sessions", func(ctx context.Context,
+		t db.Txn) (live access.Live, err error) {
 		now := time.Now().UnixMilli()
 		if live.Keys, err = liveKeys(now).In(ctx, t); err != nil {
 			return live, err
@@ -37,9 +37,9 @@ func scanSession(s db.Scan) (v access.Session, err error) {
 
 // AddSession stores a session of the console. If the key has too many sessions, AddSession deletes the oldest ones. It
 // also deletes all expired sessions.
-func (l *Ledger) AddSession(ctx context.Context, s access.Session) error {
+func (a Access) AddSession(ctx context.Context, s access.Session) error {
 	now := time.Now().UnixMilli()
-	err := l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+	err := a.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		err := t.Run(ctx, db.Stmt{SQL: `DELETE FROM console_session WHERE expires_at <= $1`, Args: []any{now}})
 		if err != nil {
 			return nil, err
@@ -51,7 +51,8 @@ func (l *Ledger) AddSession(ctx context.Context, s access.Session) error {
 			stmts = append(stmts, db.Stmt{SQL: `DELETE FROM console_session WHERE hash = $1`, Args: []any{hash}})
 		}
 		return append(stmts, db.Stmt{SQL: `INSERT INTO console_session (hash, key_id, secret_hash, created_at, expires_at)
-			VALUES ($1, $2, $3, $4, $5)`, Args: []any{s.Hash, s.Key, s.SecretHash, tables.Milli(s.Begun), tables.Milli(s.Expires)}}), err
+			VALUES ($1, $2, $3, $4, $5)`,
+			Args: []any{s.Hash, s.Key, s.SecretHash, tables.Milli(s.Begun), tables.Milli(s.Expires)}}), err
 	})
 	if err != nil {
 		return fmt.Errorf("store a session of API key %s: %w", s.Key, err)
@@ -61,8 +62,8 @@ func (l *Ledger) AddSession(ctx context.Context, s access.Session) error {
 
 // KeepSession moves the end of a session of the console. It changes no session that has ended, and never moves an end
 // back.
-func (l *Ledger) KeepSession(ctx context.Context, hash string, expires time.Time) error {
-	err := l.tables.Write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) {
+func (a Access) KeepSession(ctx context.Context, hash string, expires time.Time) error {
+	err := a.tables.Write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) {
 		return []db.Stmt{{SQL: `UPDATE console_session SET expires_at = $2 WHERE hash = $1 AND expires_at < $2 AND expires_at > $3`,
 			Args: []any{hash, tables.Milli(expires), time.Now().UnixMilli()}}}, nil
 	})
@@ -73,8 +74,8 @@ func (l *Ledger) KeepSession(ctx context.Context, hash string, expires time.Time
 }
 
 // EndSession deletes a session of the console; a missing session is no error.
-func (l *Ledger) EndSession(ctx context.Context, hash string) error {
-	err := l.tables.Write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) {
+func (a Access) EndSession(ctx context.Context, hash string) error {
+	err := a.tables.Write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) {
 		return []db.Stmt{{SQL: `DELETE FROM console_session WHERE hash = $1`, Args: []any{hash}}}, nil
 	})
 	if err != nil {

@@ -1,4 +1,4 @@
-package ledger
+package books
 
 import (
 	"cmp"
@@ -30,7 +30,7 @@ func (d Difference) String() string {
 // CheckConservation compares all values in the ledger that must be equal: first the sums, then each user's balance. It
 // reads one snapshot. It returns every difference, but names at most 1,000 users. No difference means that no money was
 // created, lost, paid to a wrong user, or paid twice for a packet. It reads grants, transfers and accounts once, in
-// pages: its memory does not grow with their number, and Config.Timeout bounds each page. For a sealed campaign it
+// pages: its memory does not grow with their number, and ledger.Config.Timeout bounds each page. For a sealed campaign it
 // reads the seal instead of the grants and debits, and of the accounts the database returns only those whose balance
 // differs from their base.
 //
@@ -38,35 +38,35 @@ func (d Difference) String() string {
 // the grants of sealed campaigns, and the group's accounts are checked one by one. Grants of archived campaigns can't
 // be read: a group with such grants is named as a whole. Two errors that cancel each other out are missed if they fall
 // into the same group; the probability is 1 in 262,144.
-func (l *Ledger) CheckConservation(ctx context.Context) ([]Difference, error) {
-	return l.check(ctx, true)
+func (b Books) CheckConservation(ctx context.Context) ([]Difference, error) {
+	return b.check(ctx, true)
 }
 
 // CheckEveryAccount is CheckConservation without bases and seals: it reads every account, every debit and every grant
 // that is not archived. So it also finds an account that was deleted, or whose base was changed together with its
 // balance. If it finds nothing, it checks the bases, too.
-func (l *Ledger) CheckEveryAccount(ctx context.Context) ([]Difference, error) {
-	list, err := l.check(ctx, false)
+func (b Books) CheckEveryAccount(ctx context.Context) ([]Difference, error) {
+	list, err := b.check(ctx, false)
 	if err != nil || len(list) > 0 {
 		return list, err
 	}
-	return l.CheckConservation(ctx)
+	return b.CheckConservation(ctx)
 }
 
-func (l *Ledger) check(ctx context.Context, seals bool) ([]Difference, error) {
-	b := &book{groups: make([]int64, userGroups), currencies: make(map[string]*currencyBook), seals: seals,
-		ledger: l}
-	err := l.tables.ReadPages(ctx, func(ctx context.Context, t db.Txn) error {
-		if err := b.read(ctx, t); err != nil {
+func (b Books) check(ctx context.Context, seals bool) ([]Difference, error) {
+	sums := &book{groups: make([]int64, userGroups), currencies: make(map[string]*currencyBook), seals: seals,
+		dialect: b.tables.Dialect}
+	err := b.tables.ReadPages(ctx, func(ctx context.Context, t db.Txn) error {
+		if err := sums.read(ctx, t); err != nil {
 			return err
 		}
-		b.compareCurrencies()
-		return b.compareUsers(ctx, t)
+		sums.compareCurrencies()
+		return sums.compareUsers(ctx, t)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("check that the ledger conserves money: %w", err)
 	}
-	return b.list, nil
+	return sums.list, nil
 }
 
 const (
@@ -80,7 +80,7 @@ type book struct {
 	list []Difference
 	// seals is false if bases and seals are ignored.
 	seals      bool
-	ledger     *Ledger
+	dialect    *db.Dialect
 	currencies map[string]*currencyBook
 	// groups has a number for each group of accounts: the sum of the balances minus what the accounts' users were paid.
 	// It is 0 in a correct ledger.

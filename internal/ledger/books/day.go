@@ -1,4 +1,4 @@
-package ledger
+package books
 
 import (
 	"context"
@@ -64,9 +64,9 @@ type DaySums struct {
 // packets, then the payments from the reserve and the refund. It reads one snapshot in pages, so its memory does not
 // grow with the campaign. If Day returns an error, the caller must discard the lines. The error is Broken if the lines
 // contradict the transfers or the pool's balance.
-func (l *Ledger) Day(ctx context.Context, day Day, fn func(*Line) error) (DaySums, error) {
+func (b Books) Day(ctx context.Context, day Day, fn func(*Line) error) (DaySums, error) {
 	r := &dayReader{campaign: day.Campaign, from: day.From.UnixMilli(), to: day.To.UnixMilli(), fn: fn}
-	if err := l.tables.ReadPages(ctx, r.read); err != nil {
+	if err := b.tables.ReadPages(ctx, r.read); err != nil {
 		return DaySums{}, fmt.Errorf("read what campaign %s moved from %s to %s: %w", day.Campaign,
 			day.From.Format(time.RFC3339), day.To.Format(time.RFC3339), err)
 	}
@@ -91,7 +91,7 @@ func (r *dayReader) read(ctx context.Context, t db.Txn) error {
 	case err != nil:
 		return err
 	case !found:
-		return hongbao.Errorf(hongbao.ClassPermanent, "%w; check the id", ErrNoCampaign)
+		return hongbao.Errorf(hongbao.ClassPermanent, "%w; check the id", tables.ErrNoCampaign)
 	}
 	if err := r.transfers(ctx, t, c.Currency); err != nil {
 		return err

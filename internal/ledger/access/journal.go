@@ -1,4 +1,4 @@
-package ledger
+package access
 
 import (
 	"context"
@@ -20,7 +20,7 @@ const maxDetails = 16 << 10
 
 // Record writes entries into the journal; access.Entry.Fit truncates them. It never changes an existing entry. Within
 // Together the entries are part of the transaction.
-func (l *Ledger) Record(ctx context.Context, entries ...access.Entry) error {
+func (a Access) Record(ctx context.Context, entries ...access.Entry) error {
 	stmts := make([]db.Stmt, len(entries))
 	for i := range entries {
 		e := entries[i]
@@ -35,10 +35,10 @@ func (l *Ledger) Record(ctx context.Context, entries ...access.Entry) error {
 		if len(details) > maxDetails {
 			details = []byte(`{"left_out":"too long"}`)
 		}
-		stmts[i] = db.Stmt{SQL: l.tables.Dialect.InsertJournal, Args: []any{e.ID, e.Time.UnixMilli(), e.Who, string(e.Action),
+		stmts[i] = db.Stmt{SQL: a.tables.Dialect.InsertJournal, Args: []any{e.ID, e.Time.UnixMilli(), e.Who, string(e.Action),
 			e.Campaign, e.Sink, string(e.Outcome), e.RequestID, string(details)}}
 	}
-	err := l.tables.Write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) { return stmts, nil })
+	err := a.tables.Write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) { return stmts, nil })
 	if err != nil {
 		return fmt.Errorf("write into the journal: %w", err)
 	}
@@ -46,7 +46,7 @@ func (l *Ledger) Record(ctx context.Context, entries ...access.Entry) error {
 }
 
 // Journal returns a page of the journal, the newest entries first.
-func (l *Ledger) Journal(ctx context.Context, q access.JournalQuery) (p access.JournalPage, err error) {
+func (a Access) Journal(ctx context.Context, q access.JournalQuery) (p access.JournalPage, err error) {
 	where, args, err := journalWhere(&q)
 	if err != nil {
 		return p, err
@@ -54,7 +54,7 @@ func (l *Ledger) Journal(ctx context.Context, q access.JournalQuery) (p access.J
 	// The query reads one entry more than the limit, to learn whether another page follows.
 	p.Entries, err = tables.Ask("read the journal",
 		`SELECT id, at, who, action, campaign, sink, outcome, request_id, details FROM journal WHERE `+where+
-			` ORDER BY at DESC, id DESC LIMIT $1`, args, scanEntry).All(ctx, l.tables)
+			` ORDER BY at DESC, id DESC LIMIT $1`, args, scanEntry).All(ctx, a.tables)
 	if err != nil {
 		return access.JournalPage{}, err
 	}

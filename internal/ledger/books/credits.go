@@ -1,4 +1,4 @@
-package ledger
+package books
 
 import (
 	"cmp"
@@ -13,11 +13,11 @@ import (
 
 // CheckCredits compares every account with its credits, and every fund with its fundings and its client's credits. It
 // reads one snapshot and returns every difference. It reads every credit and every account once, in pages: its memory
-// does not grow with their number, and Config.Timeout bounds each page.
-func (l *Ledger) CheckCredits(ctx context.Context) ([]Difference, error) {
+// does not grow with their number, and ledger.Config.Timeout bounds each page.
+func (b Books) CheckCredits(ctx context.Context) ([]Difference, error) {
 	var list []Difference
-	err := l.tables.ReadPages(ctx, func(ctx context.Context, t db.Txn) (err error) {
-		funds := map[creditSide]*fundSums{}
+	err := b.tables.ReadPages(ctx, func(ctx context.Context, t db.Txn) (err error) {
+		funds := map[side]*fundSums{}
 		if list, err = checkAccounts(ctx, t, funds); err != nil {
 			return err
 		}
@@ -45,9 +45,12 @@ func differences(where string, all ...expect) (list []Difference) {
 	return list
 }
 
+// side is an account, or a client's fund, in a currency.
+type side struct{ owner, currency string }
+
 // creditLine is a credit with its line in the statement of its account.
 type creditLine struct {
-	side   creditSide
+	side   side
 	client string
 	line   int64
 	amount int64
@@ -65,7 +68,8 @@ func creditLines(ctx context.Context, t db.Txn) *tables.Cursor[creditLine] {
 			ORDER BY account, currency, line_no LIMIT $4) AS later_accounts
 		ORDER BY account, currency, line_no LIMIT $4`
 	return &tables.Cursor[creditLine]{Page: func(after creditLine) ([]creditLine, error) {
-		return tables.Query[creditLine]{SQL: sql, Args: []any{after.side.owner, after.side.currency, after.line, int64(tables.PageRows)},
+		args := []any{after.side.owner, after.side.currency, after.line, int64(tables.PageRows)}
+		return tables.Query[creditLine]{SQL: sql, Args: args,
 			Row: func(s db.Scan) (c creditLine, err error) {
 				err = s(&c.client, &c.side.owner, &c.side.currency, &c.line, &c.amount)
 				return c, err
@@ -74,7 +78,7 @@ func creditLines(ctx context.Context, t db.Txn) *tables.Cursor[creditLine] {
 }
 
 type creditBalance struct {
-	side             creditSide
+	side             side
 	balance, credits int64
 }
 
@@ -90,13 +94,13 @@ func creditBalances(ctx context.Context, t db.Txn) *tables.Cursor[creditBalance]
 	}}
 }
 
-func compareSides(a, b creditSide) int {
+func compareSides(a, b side) int {
 	return cmp.Or(cmp.Compare(a.owner, b.owner), cmp.Compare(a.currency, b.currency))
 }
 
 // checkAccounts compares accounts with their credits, whose line numbers must be 1, 2, 3, ... in each account. It also
 // adds up the credits of each fund.
-func checkAccounts(ctx context.Context, t db.Txn, funds map[creditSide]*fundSums) (list []Difference, err error) {
+func checkAccounts(ctx context.Context, t db.Txn, funds map[side]*fundSums) (list []Difference, err error) {
 	lines, accounts := creditLines(ctx, t), creditBalances(ctx, t)
 	line, moreLines, err := lines.Next()
 	if err != nil {
@@ -136,8 +140,8 @@ type fundSums struct {
 
 func (f *fundSums) credit(amount int64) { f.n, f.sum = f.n+1, f.sum+amount }
 
-func fundOfSums(funds map[creditSide]*fundSums, client, currency string) *fundSums {
-	key := creditSide{client, currency}
+func fundOfSums(funds map[side]*fundSums, client, currency string) *fundSums {
+	key := side{client, currency}
 	f := funds[key]
 	if f == nil {
 		f = &fundSums{}
@@ -146,7 +150,7 @@ func fundOfSums(funds map[creditSide]*fundSums, client, currency string) *fundSu
 	return f
 }
 
-func checkFunds(ctx context.Context, t db.Txn, funds map[creditSide]*fundSums) (list []Difference, err error) {
+func checkFunds(ctx context.Context, t db.Txn, funds map[side]*fundSums) (list []Difference, err error) {
 	err = t.Query(ctx, `SELECT client, currency, funded, credited, credits FROM credit_fund`, nil, func(s db.Scan) error {
 		var client, currency string
 		var has fundSums
