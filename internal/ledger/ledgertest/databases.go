@@ -101,6 +101,7 @@ func (w *Watched) Write(ctx context.Context, fn func(db.Txn) ([]db.Stmt, error))
 	})
 }
 
+// Run is that of the transaction.
 func (t watchedTxn) Run(ctx context.Context, stmts ...db.Stmt) error {
 	if t.by.Run != nil {
 		t.by.Run(len(stmts))
@@ -108,6 +109,7 @@ func (t watchedTxn) Run(ctx context.Context, stmts ...db.Stmt) error {
 	return t.Txn.Run(ctx, stmts...)
 }
 
+// Query is that of the transaction.
 func (t watchedTxn) Query(ctx context.Context, sql string, args []any, row func(db.Scan) error) error {
 	rows := 0
 	err := t.Txn.Query(ctx, sql, args, func(s db.Scan) error {
