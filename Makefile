@@ -114,7 +114,7 @@ test-servers: setup build ## the life of a deployment on Redis 7, Redis 8 and Va
 # The tests of MariaDB run on MySQL. Without MySQL they fail.
 test-mysql: build ## the ledger on MySQL, a part of test-servers: all tests of MariaDB, the rights, an upgrade, a soak of a minute
 	scripts/setup.sh mysql
-	HONGBAO_TEST_ON_MYSQL=1 go test -vet=off -count=1 -timeout $(TIMEOUT) -run 'MySQL|MariaDB|^TestMigrat' ./internal/ledger ./internal/cli
+	HONGBAO_TEST_ON_MYSQL=1 go test -vet=off -count=1 -timeout $(TIMEOUT) -run 'MySQL|MariaDB|^TestMigrat' ./internal/ledger ./internal/ledger/access ./internal/ledger/books ./internal/cli
 	HONGBAO_TEST_ON_MYSQL=1 go test -vet=off -count=1 -timeout $(TIMEOUT) ./internal/ledger/db/mysql
 	HONGBAO_TEST_ON_MYSQL=1 go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestSettling$$' ./test
 	cd deploy/test && HONGBAO_TEST_ON_MYSQL=1 go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^(TestRightsOnMariaDB|TestUpgrade)$$/^(mysql)?$$' .

@@ -10,6 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 )
 
 // ledgerFixture is a ledger in its own database, with a settler.
@@ -37,7 +38,7 @@ func (db *database) open(ctx context.Context, campaigns []ledger.Campaign) (*led
 // settled returns an error unless the ledger contains every packet of the campaigns.
 func (b *ledgerFixture) settled(ctx context.Context) error {
 	for _, c := range b.campaigns {
-		t, _, err := b.ledger.Totals(ctx, c.Spec.ID)
+		t, _, err := books.Of(b.ledger.Tables()).Totals(ctx, c.Spec.ID)
 		if err == nil && t.Granted != t.Funded {
 			err = fmt.Errorf("campaign %s: %d of %d settled", c.Spec.ID, t.Granted, t.Funded)
 		}

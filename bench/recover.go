@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/dev/crowd"
+	"github.com/hongbao-project/hongbao/internal/ledger/access"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/sinks/publish"
@@ -296,7 +297,8 @@ func (b *lossBench) recoverer(l *loss) (*recovery.Recoverer, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return recovery.New(recovery.Config{Store: l.worker, Ledger: l.ledger.ledger, Topic: log, TopicSink: "kafka",
+	return recovery.New(recovery.Config{Store: l.worker, Ledger: l.ledger.ledger,
+		Journal: access.Of(l.ledger.ledger.Tables()), Topic: log, TopicSink: "kafka",
 		Sinks: []string{"balance", "kafka"}, Log: zap.NewNop()}), log.Close, nil
 }
 

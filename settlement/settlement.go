@@ -35,6 +35,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
@@ -124,7 +125,7 @@ func (l *Ledger) Campaign(ctx context.Context, id string) (Campaign, bool, error
 
 // Balance returns the amount that a user was paid in a currency, in minor units.
 func (l *Ledger) Balance(ctx context.Context, user, currency string) (hongbao.Amount, error) {
-	balance, _, err := l.tables.Balance(ctx, ledger.UserAccount(user, currency))
+	balance, _, err := l.tables.Balance(ctx, tables.UserAccount(user, currency))
 	return balance, err
 }
 

@@ -28,6 +28,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/front/bank"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	kept "github.com/hongbao-project/hongbao/internal/ledger/access"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/sinks/remote"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -50,7 +52,7 @@ func remoteBalance(t *testing.T) (url string, sut *ledger.Ledger) {
 	t.Helper()
 	sut = newDatabase(t, sqlite(filepath.Join(t.TempDir(), "balance.db")))
 	for _, key := range []access.Key{bankKey, accountKey} {
-		_, err := sut.AddKey(t.Context(), key)
+		_, err := kept.Of(sut.Tables()).AddKey(t.Context(), key)
 		require.NoError(t, err)
 	}
 	for _, currency := range []string{"CNY", "USD"} {
@@ -63,7 +65,7 @@ func remoteBalance(t *testing.T) (url string, sut *ledger.Ledger) {
 		WriteTimeout: 30 * time.Second,
 		IdleTimeout:  time.Minute, HandleTimeout: 20 * time.Second, DrainTimeout: 10 * time.Second,
 		BatchBytes: 1 << 20, BatchCredits: 500, InFlight: 1000, Connections: 1000,
-	}, bank.Deps{Book: sut, Reader: sut, Keys: access.NewAuthority(sut), Log: zap.NewNop(),
+	}, bank.Deps{Book: sut, Reader: sut, Keys: access.NewAuthority(kept.Of(sut.Tables())), Log: zap.NewNop(),
 		Denied:  func(context.Context, access.Action, string, error) {},
 		HasRead: func(context.Context, access.Read) {}})
 	require.NoError(t, err)
@@ -278,7 +280,7 @@ func (b *bundle) crowd(t *testing.T, id string, packets int) map[string]hongbao.
 // paid checks that the balance server has each of these credits once, and no others.
 func paid(t *testing.T, l *ledger.Ledger, want map[string]hongbao.Amount) {
 	t.Helper()
-	differences, err := l.CheckCredits(t.Context())
+	differences, err := books.Of(l.Tables()).CheckCredits(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, differences)
 	for account, amount := range want {
@@ -313,7 +315,7 @@ func TestRemoteBalanceBehindALiar(t *testing.T) {
 			stop()
 			c2, _ := b.remoteWorker(t, "w2", l.URL, db, sut, change)
 			testkit.Eventually(t, 120*time.Second, func() bool {
-				differences, err := bank.CheckCredits(t.Context())
+				differences, err := books.Of(bank.Tables()).CheckCredits(t.Context())
 				require.NoError(t, err)
 				require.Empty(t, differences)
 				return c1.Stats().Done+c2.Stats().Done >= packets && b.settled(t)

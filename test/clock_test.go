@@ -11,7 +11,8 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -68,11 +69,11 @@ func TestLeasesWhenTheClockIsSetAhead(t *testing.T) {
 	stopPeer()
 	require.Positive(t, h.settled, "the slow worker settled again what the peer had settled")
 	for name, amount := range want {
-		balance, _, err := l.Balance(t.Context(), ledger.UserAccount(name, "CNY"))
+		balance, _, err := l.Balance(t.Context(), tables.UserAccount(name, "CNY"))
 		require.NoError(t, err)
 		require.Equal(t, amount, balance, name)
 	}
-	differences, err := l.CheckConservation(t.Context())
+	differences, err := books.Of(l.Tables()).CheckConservation(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, differences)
 	require.True(t, b.settled(t))

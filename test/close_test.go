@@ -16,6 +16,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -101,9 +102,9 @@ func (e *ending) balances() (pool, sponsor int64, refunds int) {
 	l, err := ledger.Open(e.t.Context(), sqlite(e.ledger))
 	require.NoError(e.t, err)
 	defer func() { require.NoError(e.t, l.Close()) }()
-	p, _, err := l.Balance(e.t.Context(), ledger.PoolAccount("rain"))
+	p, _, err := l.Balance(e.t.Context(), tables.PoolAccount("rain"))
 	require.NoError(e.t, err)
-	s, _, err := l.Balance(e.t.Context(), ledger.SponsorAccount("acme", "CNY"))
+	s, _, err := l.Balance(e.t.Context(), tables.SponsorAccount("acme", "CNY"))
 	require.NoError(e.t, err)
 	_, found, err := l.RefundOf(e.t.Context(), "rain")
 	require.NoError(e.t, err)

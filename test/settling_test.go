@@ -18,10 +18,12 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
 	sqlitedb "github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/sinks/remote"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -152,14 +154,14 @@ func (l *inLedger) statement(t *testing.T, user, currency string) (list []hongba
 
 func (l *inLedger) balance(t *testing.T, user, currency string) hongbao.Amount {
 	t.Helper()
-	b, _, err := l.ledger.Balance(t.Context(), ledger.UserAccount(user, currency))
+	b, _, err := l.ledger.Balance(t.Context(), tables.UserAccount(user, currency))
 	require.NoError(t, err)
 	return b
 }
 
 func (l *inLedger) agrees(t *testing.T) {
 	t.Helper()
-	differences, err := l.ledger.CheckConservation(t.Context())
+	differences, err := books.Of(l.ledger.Tables()).CheckConservation(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, differences)
 }
@@ -256,7 +258,7 @@ func (r *atRemote) balance(t *testing.T, user, currency string) hongbao.Amount {
 func (r *atRemote) agrees(t *testing.T) {
 	t.Helper()
 	r.inLedger.agrees(t)
-	differences, err := r.bank.CheckCredits(t.Context())
+	differences, err := books.Of(r.bank.Tables()).CheckCredits(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, differences)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -41,7 +42,7 @@ func TestCampaignToLedger(t *testing.T) {
 	w, stop := b.work(t, "balance", "w1", settler, func(*consumer.Config) {})
 	testkit.Eventually(t, 30*time.Second, func() bool { return w.Stats().Done == 500 }, "all settled")
 	stop()
-	totals, found, err := ledger.Totals(t.Context(), "smoke")
+	totals, found, err := books.Of(ledger.Tables()).Totals(t.Context(), "smoke")
 	require.NoError(t, err)
 	require.True(t, found)
 	require.EqualValues(t, 10_000, totals.Granted)

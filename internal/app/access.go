@@ -4,14 +4,18 @@ import (
 	"context"
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	kept "github.com/hongbao-project/hongbao/internal/ledger/access"
 )
+
+// Access returns the API keys, the sessions and the journal in the ledger.
+func (a *App) Access() kept.Access { return kept.Of(a.ledger.Tables()) }
 
 // Authority returns the authority that identifies callers by their API key or session. All listeners share it.
 func (a *App) Authority() *access.Authority {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.authority == nil {
-		a.authority = access.NewAuthority(a.ledger)
+		a.authority = access.NewAuthority(a.Access())
 	}
 	return a.authority
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/load"
 )
@@ -84,6 +85,9 @@ func (a *App) Deployment() *deployment.Deployment { return deployment.Of(a.store
 
 // Ledger returns the deployment's ledger, which may not be connected yet.
 func (a *App) Ledger() *ledger.Ledger { return a.ledger }
+
+// Books returns the books of the ledger.
+func (a *App) Books() books.Books { return books.Of(a.ledger.Tables()) }
 
 // Worker returns the unique name of this process.
 func (a *App) Worker() string { return a.worker }

@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	kept "github.com/hongbao-project/hongbao/internal/ledger/access"
 	"github.com/hongbao-project/hongbao/internal/sinks/publish"
 )
 
@@ -171,7 +172,7 @@ func (a *App) examineLedger(ctx context.Context, p *part) {
 	p.clock("the database", s.Clock, begin, time.Now())
 	a.ledgerDisk(p)
 	p.connections(s.Connections, int64(a.Config.Ledger.Conns))
-	keys, err := l.LiveKeys(ctx)
+	keys, err := kept.Of(l.Tables()).LiveKeys(ctx)
 	if err != nil {
 		p.add(LevelWarning, "the ends of the API keys were not checked: %v", err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // Recorded runs an action, and writes the result into the journal. The action may add details to the entry. While the
@@ -28,12 +28,12 @@ func (a *App) Recorded(ctx context.Context, e access.Entry, do func(context.Cont
 // InLedger runs an action in a transaction of the ledger, which also writes the journal entry. If the action fails, its
 // entry is written after the rollback.
 func (a *App) InLedger(ctx context.Context, e access.Entry, do func(context.Context, *access.Entry) error) error {
-	err := a.ledger.Together(ctx, func(ctx context.Context) error {
+	err := a.ledger.Tables().Together(ctx, func(ctx context.Context) error {
 		if err := do(ctx, &e); err != nil {
 			return err
 		}
 		e.End(nil)
-		return a.ledger.Record(ctx, e)
+		return a.Access().Record(ctx, e)
 	})
 	if err != nil {
 		a.WriteEntry(ctx, &e, err)
@@ -56,7 +56,7 @@ const journalTime, ledgerTime = 3 * time.Second, time.Second
 func (a *App) WriteEntry(ctx context.Context, e *access.Entry, err error) {
 	var usage UsageError
 	var found AttentionError
-	if errors.As(err, &usage) || ledger.Repeats(ctx, err) {
+	if errors.As(err, &usage) || tables.Repeats(ctx, err) {
 		return
 	}
 	if errors.As(err, &found) { // the action is complete: only its result has a problem
@@ -74,7 +74,7 @@ func (a *App) WriteEntry(ctx context.Context, e *access.Entry, err error) {
 // write to Redis can remove it. A failure is only logged: the action itself has its result already.
 func (a *App) record(ctx context.Context, e *access.Entry) {
 	// The entry is written even if the caller hangs up or the caller's transaction was rolled back.
-	ctx, cancel := context.WithTimeout(ledger.WithoutTogether(context.WithoutCancel(ctx)), journalTime)
+	ctx, cancel := context.WithTimeout(tables.WithoutTogether(context.WithoutCancel(ctx)), journalTime)
 	defer cancel()
 	err := a.recordNow(ctx, e)
 	if !a.redisOpen.Load() {
@@ -103,7 +103,7 @@ func (a *App) record(ctx context.Context, e *access.Entry) {
 func (a *App) recordNow(ctx context.Context, e *access.Entry) error {
 	ctx, cancel := context.WithTimeout(ctx, ledgerTime)
 	defer cancel()
-	return a.ledger.Record(ctx, *e)
+	return a.Access().Record(ctx, *e)
 }
 
 // maxWaiting bounds the number of entries that wait in Redis for the ledger, to about 25 MB, because grabs need the
@@ -158,14 +158,14 @@ func (a *App) recordTexts(ctx context.Context, texts []string) error {
 			entries[i] = a.noteFor(text, now, err)
 		}
 	}
-	err := a.ledger.Record(ctx, entries...)
+	err := a.Access().Record(ctx, entries...)
 	if err == nil || hongbao.IsOutage(err) || ctx.Err() != nil {
 		return err
 	}
 	for i := range entries { // which one is it?
-		err := a.ledger.Record(ctx, entries[i])
+		err := a.Access().Record(ctx, entries[i])
 		if err != nil && !hongbao.IsOutage(err) && ctx.Err() == nil {
-			err = a.ledger.Record(ctx, a.noteFor(texts[i], now, err))
+			err = a.Access().Record(ctx, a.noteFor(texts[i], now, err))
 		}
 		if err != nil {
 			return err
@@ -246,7 +246,7 @@ func (a *App) Journal(ctx context.Context, q access.JournalQuery) (access.Journa
 			a.log.Info("entries of the journal that wait in Redis are not in this list", zap.Error(err))
 		}
 	}
-	return a.ledger.Journal(ctx, q)
+	return a.Access().Journal(ctx, q)
 }
 
 // Denied records in the journal that a caller was denied an action. Denials are rate-limited: an entry contains the

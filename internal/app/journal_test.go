@@ -86,7 +86,7 @@ func TestWhatRedisCanDoToTheJournal(t *testing.T) {
 	ctx := access.As(t.Context(), access.Actor{Who: "key:ann"})
 	a.Denied(ctx, access.Refund, "rain", access.ErrForbidden)
 	require.Zero(t, a.redis.LLen(ctx, a.store.Journal()).Val(), "it is in the ledger")
-	page, err := a.ledger.Journal(ctx, access.JournalQuery{Limit: 100})
+	page, err := a.Access().Journal(ctx, access.JournalQuery{Limit: 100})
 	require.NoError(t, err)
 	require.Len(t, page.Entries, 1)
 	require.NotContains(t, page.Entries[0].Details, access.ThroughRedis)

@@ -84,7 +84,7 @@ func (a *App) hasLedger() error {
 // LedgerAgrees returns an error if the ledger contradicts itself. If someone has deleted a row, its grant looks
 // unsettled, and a replay would credit the user again.
 func (a *App) LedgerAgrees(ctx context.Context) error {
-	differences, err := a.ledger.CheckConservation(ctx)
+	differences, err := a.Books().CheckConservation(ctx)
 	if err == nil && len(differences) > 0 {
 		err = hongbao.Errorf(hongbao.ClassConflict, "the ledger does not agree with itself (%s; %d differences), and a grant whose row "+
 			"was deleted by hand would be paid again: `hongbao audit` shows the differences and what to do; no money was moved",

@@ -59,7 +59,7 @@ func startBalance(t *testing.T, addr, dsn string, env ...string) *program {
 		has, err := apikeys.Of(a).Keys(t.Context(), false)
 		for _, k := range []access.Key{clientKey, accountKey} {
 			if err == nil && !slices.ContainsFunc(has, func(h access.Key) bool { return h.ID == k.ID }) {
-				_, err = a.Ledger().AddKey(t.Context(), k)
+				_, err = a.Access().AddKey(t.Context(), k)
 			}
 		}
 		return err

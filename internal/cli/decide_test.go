@@ -14,7 +14,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/ops/payments"
@@ -271,13 +273,13 @@ func TestQuarantineIsResolved(t *testing.T) {
 	cfg.Database = sqlite.Database{Path: d.dsn}
 	l, err := ledger.Open(t.Context(), cfg)
 	require.NoError(t, err)
-	paid, _, err := l.Balance(t.Context(), ledger.UserAccount("other0", "CNY"))
+	paid, _, err := l.Balance(t.Context(), tables.UserAccount("other0", "CNY"))
 	require.NoError(t, err)
 	require.Equal(t, one.Came.Amount, paid, "once")
-	reserve, _, err := l.Balance(t.Context(), ledger.ReserveAccount("CNY"))
+	reserve, _, err := l.Balance(t.Context(), tables.ReserveAccount("CNY"))
 	require.NoError(t, err)
 	require.Equal(t, -paid, reserve)
-	wrong, err := l.CheckConservation(t.Context())
+	wrong, err := books.Of(l.Tables()).CheckConservation(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, wrong)
 	require.NoError(t, l.Close())

@@ -4,25 +4,12 @@ import (
 	"context"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
-
-// UserAccount is the id of a user's account in a currency. It exists from the first credit on.
-func UserAccount(user, currency string) string { return "user:" + currency + ":" + user }
-
-// PoolAccount is the id of the account with the money that a campaign was funded with and has not paid out yet.
-func PoolAccount(campaign string) string { return "pool:" + campaign }
-
-// SponsorAccount is the id of a sponsor's account in a currency. Its money comes from outside the ledger, so its
-// balance is minus what it has funded.
-func SponsorAccount(sponsor, currency string) string { return "sponsor:" + currency + ":" + sponsor }
-
-// ReserveAccount is the id of the account in a currency that pays quarantined grants which an operator decided to pay.
-// Its money comes from outside the ledger, so its balance is minus what it has paid.
-func ReserveAccount(currency string) string { return "reserve:" + currency }
 
 // Balance returns the balance of an account, in minor units; false if the ledger has no such account.
 func (l *Ledger) Balance(ctx context.Context, account string) (hongbao.Amount, bool, error) {
-	balance, found, err := rowQuery[int64]{"read the balance of account " + account,
-		`SELECT balance FROM account WHERE id = $1`, []any{account}, number}.one(ctx, l)
+	balance, found, err := tables.Ask("read the balance of account "+account,
+		`SELECT balance FROM account WHERE id = $1`, []any{account}, tables.Number).One(ctx, l.tables)
 	return hongbao.Amount(balance), found, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
@@ -47,12 +48,12 @@ func (l *Ledger) Acknowledge(ctx context.Context, a model.Acknowledgement) error
 	if err := checkAcknowledgement(&a, now); err != nil {
 		return err
 	}
-	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+	err := l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		if err := t.Run(ctx, db.Stmt{SQL: `DELETE FROM acknowledged WHERE difference = $1 OR until_at <= $2`,
 			Args: []any{a.ID(), now.UnixMilli()}}); err != nil {
 			return nil, err
 		}
-		n, _, err := rowQuery[int64]{sql: `SELECT COUNT(*) FROM acknowledged`, row: number}.first(ctx, t)
+		n, _, err := tables.Query[int64]{SQL: `SELECT COUNT(*) FROM acknowledged`, Row: tables.Number}.First(ctx, t)
 		if err == nil && n >= maxAcknowledged {
 			err = hongbao.Errorf(hongbao.ClassPermanent, "%d differences are acknowledged already: fix their cause", n)
 		}
@@ -69,12 +70,12 @@ func (l *Ledger) Acknowledge(ctx context.Context, a model.Acknowledgement) error
 
 // Acknowledged lists the acknowledgements that have not expired.
 func (l *Ledger) Acknowledged(ctx context.Context) ([]model.Acknowledgement, error) {
-	return rowQuery[model.Acknowledgement]{"read the acknowledged differences", `SELECT kind, place, campaign, packet, event, detail,
+	return tables.Ask("read the acknowledged differences", `SELECT kind, place, campaign, packet, event, detail,
 		decided_by, why, until_at FROM acknowledged WHERE until_at > $1 ORDER BY created_at, difference`,
 		[]any{time.Now().UnixMilli()}, func(s db.Scan) (a model.Acknowledgement, err error) {
 			var until int64
 			err = s(&a.Kind, &a.Where, &a.Campaign, &a.Packet, &a.Event, &a.Detail, &a.By, &a.Why, &until)
-			a.Until = atMilli(until)
+			a.Until = tables.At(until)
 			return a, err
-		}}.all(ctx, l)
+		}).All(ctx, l.tables)
 }

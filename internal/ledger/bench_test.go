@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/hongbao-project/hongbao/internal/ledger/db"
-	"github.com/hongbao-project/hongbao/internal/testkit"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // benchBatch is how many grants one Handle gets.
@@ -114,7 +114,9 @@ func BenchmarkBarePostgres(b *testing.B) {
 func benchmarkSealed(b *testing.B, newConfig backend) {
 	l := open(b, newConfig(b))
 	run := func(sql string) {
-		require.NoError(b, l.write(b.Context(), func(context.Context, db.Txn) ([]db.Stmt, error) { return []db.Stmt{{SQL: sql}}, nil }))
+		require.NoError(b, l.tables.Write(b.Context(), func(context.Context, db.Txn) ([]db.Stmt, error) {
+			return []db.Stmt{{SQL: sql}}, nil
+		}))
 	}
 	run(`INSERT INTO account (id, kind, currency, balance, base) VALUES ('user:CNY:', 'user', 'CNY', 7, 7)`)
 	for accounts, letter := 1, 'a'; accounts < 1<<20; letter++ {
@@ -123,7 +125,7 @@ func benchmarkSealed(b *testing.B, newConfig backend) {
 		if accounts *= 2; accounts == 1<<17 || accounts == 1<<20 {
 			b.Run(fmt.Sprint(accounts), func(b *testing.B) {
 				for b.Loop() {
-					list, err := l.CheckConservation(b.Context())
+					list, err := books.Of(l.tables).CheckConservation(b.Context())
 					require.NoError(b, err)
 					require.Empty(b, list)
 				}

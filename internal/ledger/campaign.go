@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
@@ -103,10 +104,10 @@ func (l *Ledger) CreateCampaign(ctx context.Context, c Campaign) (StoredCampaign
 		return StoredCampaign{}, err
 	}
 	var stored StoredCampaign
-	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+	err := l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		var found bool
 		var err error
-		if stored, found, err = campaignByID(c.Spec.ID).first(ctx, t); err != nil {
+		if stored, found, err = campaignByID(c.Spec.ID).First(ctx, t); err != nil {
 			return nil, err
 		}
 		if found {
@@ -116,7 +117,7 @@ func (l *Ledger) CreateCampaign(ctx context.Context, c Campaign) (StoredCampaign
 		if err := t.Run(ctx, c.insert(now)); err != nil {
 			return nil, err
 		}
-		if stored, found, err = campaignByID(c.Spec.ID).first(ctx, t); err != nil || !found {
+		if stored, found, err = campaignByID(c.Spec.ID).First(ctx, t); err != nil || !found {
 			return nil, errors.Join(err, mustExist(found, c.Spec.ID))
 		}
 		return l.fundPool(&c.Spec, now), nil
@@ -147,8 +148,8 @@ func (c *Campaign) insert(now int64) db.Stmt {
 
 // fundPool returns the statements that move the campaign's total from the sponsor's account to the pool.
 func (l *Ledger) fundPool(s *hongbao.Campaign, now int64) []db.Stmt {
-	post := l.dialect.AddToAccount
-	sponsor, pool := SponsorAccount(s.Sponsor, s.Currency), PoolAccount(s.ID)
+	post := l.tables.Dialect.AddToAccount
+	sponsor, pool := tables.SponsorAccount(s.Sponsor, s.Currency), tables.PoolAccount(s.ID)
 	return []db.Stmt{
 		{SQL: post, Args: []any{pool, "pool", s.Currency, int64(s.Total)}},
 		{SQL: post, Args: []any{sponsor, "sponsor", s.Currency, -int64(s.Total)}},
@@ -185,8 +186,8 @@ func scanCampaign(s db.Scan) (StoredCampaign, error) {
 		&revealed, &closing, &loading); err != nil {
 		return c, err
 	}
-	c.Canonical, c.State, c.Created, c.Revealed = []byte(spec), model.MoneyState(state), atMilli(created), atMilli(revealed)
-	c.Closing, c.Loading = atMilli(closing), atMilli(loading)
+	c.Canonical, c.State, c.Created = []byte(spec), model.MoneyState(state), tables.At(created)
+	c.Revealed, c.Closing, c.Loading = tables.At(revealed), tables.At(closing), tables.At(loading)
 	copy(c.Seed[:], seed)
 	if err := json.Unmarshal(c.Canonical, &c.Spec); err != nil {
 		return c, hongbao.Errorf(hongbao.ClassBroken, "the ledger's specification of a campaign can't be read: %w", err)
@@ -194,14 +195,14 @@ func scanCampaign(s db.Scan) (StoredCampaign, error) {
 	return c, nil
 }
 
-func campaignByID(id string) rowQuery[StoredCampaign] {
-	return rowQuery[StoredCampaign]{"read campaign " + id + " from the ledger",
-		`SELECT ` + campaignColumns + ` FROM campaign WHERE id = $1`, []any{id}, scanCampaign}
+func campaignByID(id string) tables.Query[StoredCampaign] {
+	return tables.Ask("read campaign "+id+" from the ledger",
+		`SELECT `+campaignColumns+` FROM campaign WHERE id = $1`, []any{id}, scanCampaign)
 }
 
 // mustRead reads a campaign within a transaction. If the ledger does not have it, the error is ErrNoCampaign.
 func mustRead(ctx context.Context, t db.Txn, id string) (StoredCampaign, error) {
-	c, found, err := campaignByID(id).first(ctx, t)
+	c, found, err := campaignByID(id).First(ctx, t)
 	if err == nil && !found {
 		err = hongbao.Errorf(hongbao.ClassPermanent, "%w; check the id", ErrNoCampaign)
 	}
@@ -212,7 +213,8 @@ func mustRead(ctx context.Context, t db.Txn, id string) (StoredCampaign, error) 
 // pool's row first, so no deadlock arises. The lock on the pool's row stops concurrent grants. The lock on the
 // campaign's row stops new credit requests to a remote.
 func lockCampaign(ctx context.Context, t db.Txn, id string) (StoredCampaign, error) {
-	err := t.Run(ctx, db.Stmt{SQL: `UPDATE account SET balance = balance - 0 WHERE id = $1`, Args: []any{PoolAccount(id)}},
+	err := t.Run(ctx,
+		db.Stmt{SQL: `UPDATE account SET balance = balance - 0 WHERE id = $1`, Args: []any{tables.PoolAccount(id)}},
 		db.Stmt{SQL: `UPDATE campaign SET granted = granted WHERE id = $1`, Args: []any{id}})
 	if err != nil {
 		return StoredCampaign{}, err
@@ -222,17 +224,17 @@ func lockCampaign(ctx context.Context, t db.Txn, id string) (StoredCampaign, err
 
 // Campaign returns a campaign; false if the ledger does not have it.
 func (l *Ledger) Campaign(ctx context.Context, id string) (StoredCampaign, bool, error) {
-	return campaignByID(id).one(ctx, l)
+	return campaignByID(id).One(ctx, l.tables)
 }
 
 // CampaignState returns the currency and the state of a campaign; false if the ledger does not have it. It reads no
 // seed, so a server that only answers users needs no right to the seeds.
 func (l *Ledger) CampaignState(ctx context.Context, id string) (currency string, state model.MoneyState, found bool,
 	err error) {
-	_, found, err = rowQuery[struct{}]{"read the state of campaign " + id + " from the ledger",
+	_, found, err = tables.Ask("read the state of campaign "+id+" from the ledger",
 		`SELECT currency, state FROM campaign WHERE id = $1`, []any{id}, func(s db.Scan) (none struct{}, err error) {
 			return none, s(&currency, &state)
-		}}.one(ctx, l)
+		}).One(ctx, l.tables)
 	return currency, state, found, err
 }
 
@@ -245,7 +247,7 @@ type Unrefunded struct {
 // Unrefunded returns the campaigns that are not refunded, in the order in which their windows end. It reads every row
 // of the table campaign.
 func (l *Ledger) Unrefunded(ctx context.Context) ([]Unrefunded, error) {
-	list, err := rowQuery[Unrefunded]{"list the campaigns that are not refunded",
+	list, err := tables.Ask("list the campaigns that are not refunded",
 		`SELECT spec FROM campaign WHERE state = $1 ORDER BY id`, []any{string(model.MoneyFunded)},
 		func(s db.Scan) (u Unrefunded, err error) {
 			var spec string
@@ -255,7 +257,7 @@ func (l *Ledger) Unrefunded(ctx context.Context) ([]Unrefunded, error) {
 				u = Unrefunded{c.ID, c.To.UTC()}
 			}
 			return u, err
-		}}.all(ctx, l)
+		}).All(ctx, l.tables)
 	slices.SortStableFunc(list, func(a, b Unrefunded) int { return a.Ends.Compare(b.Ends) })
 	return list, err
 }
@@ -270,9 +272,9 @@ func (l *Ledger) EachCampaign(ctx context.Context, after string) iter.Seq2[*Stor
 func (l *Ledger) eachCampaign(ctx context.Context, after string, page int) iter.Seq2[*StoredCampaign, error] {
 	return func(yield func(*StoredCampaign, error) bool) {
 		for {
-			list, err := rowQuery[StoredCampaign]{"list the ledger's campaigns",
-				`SELECT ` + campaignColumns + ` FROM campaign WHERE id > $1 ORDER BY id LIMIT $2`,
-				[]any{after, int64(page)}, scanCampaign}.all(ctx, l)
+			list, err := tables.Ask("list the ledger's campaigns",
+				`SELECT `+campaignColumns+` FROM campaign WHERE id > $1 ORDER BY id LIMIT $2`,
+				[]any{after, int64(page)}, scanCampaign).All(ctx, l.tables)
 			if err != nil {
 				yield(nil, err)
 				return

@@ -5,17 +5,18 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/hongbao-project/hongbao/internal/ledger/db"
-	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
-	"github.com/hongbao-project/hongbao/internal/testkit"
-
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
+	kept "github.com/hongbao-project/hongbao/internal/ledger/access"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 func testCreate(t *testing.T, f *fixture) {
@@ -30,7 +31,7 @@ func testCreate(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.Equal(t, first, second)
 	f.holds(t, "rain", nil)
-	require.Equal(t, fundedFor(10), f.balance(t, PoolAccount("rain")), "funded once")
+	require.Equal(t, fundedFor(10), f.balance(t, tables.PoolAccount("rain")), "funded once")
 
 	f.settles(t, grantsOf("rain", 1, 2)...)
 	stored, found, err := f.ledger.Campaign(t.Context(), "rain")
@@ -89,7 +90,7 @@ func testCreateTogether(t *testing.T, f *fixture) {
 	}
 	require.NoError(t, group.Wait())
 	f.holds(t, "rain", nil)
-	require.Equal(t, -fundedFor(10), f.balance(t, SponsorAccount("acme", testCurrency)))
+	require.Equal(t, -fundedFor(10), f.balance(t, tables.SponsorAccount("acme", testCurrency)))
 }
 
 func testCampaigns(t *testing.T, f *fixture) {
@@ -189,13 +190,13 @@ func newerSchemaStopsWriting(t *testing.T, f *fixture) {
 	require.Equal(t, 1, alarms.Len(), "the alarm is logged once a minute")
 	require.Empty(t, f.open(t), "nothing went to quarantine")
 	refused(f.ledger.Disown(t.Context(), "snow", by("ann", "why")))
-	refused(f.ledger.EndSession(t.Context(), "hash"))
+	refused(kept.Of(f.ledger.tables).EndSession(t.Context(), "hash"))
 	_, err := f.ledger.CreateCampaign(t.Context(), testCampaign(t, "snow", 2))
 	refused(err)
-	refused(f.ledger.Together(t.Context(), func(ctx context.Context) error {
-		return f.ledger.EndSession(ctx, "hash")
+	refused(f.ledger.tables.Together(t.Context(), func(ctx context.Context) error {
+		return kept.Of(f.ledger.tables).EndSession(ctx, "hash")
 	}))
-	refused(f.ledger.Together(t.Context(), func(ctx context.Context) error {
+	refused(f.ledger.tables.Together(t.Context(), func(ctx context.Context) error {
 		_, err := f.ledger.CreateCampaign(ctx, testCampaign(t, "snow", 2))
 		return err
 	}))
@@ -229,8 +230,8 @@ func testOtherSchema(t *testing.T, f *fixture) {
 // That build refuses these tables, too: it wants version 1 first, and the baseline excludes its version.
 func testUnreleasedTables(t *testing.T, f *fixture) {
 	numbers := func() (version, lowest int64) {
-		_, _, err := rowQuery[int]{"ask", `SELECT MAX(version), MAX(lowest) FROM hongbao_schema`, nil,
-			func(s db.Scan) (int, error) { return 0, s(&version, &lowest) }}.one(t.Context(), f.ledger)
+		_, _, err := tables.Ask("ask", `SELECT MAX(version), MAX(lowest) FROM hongbao_schema`, nil,
+			func(s db.Scan) (int, error) { return 0, s(&version, &lowest) }).One(t.Context(), f.ledger.tables)
 		require.NoError(t, err)
 		return version, lowest
 	}
@@ -257,7 +258,7 @@ func testUnreleasedTables(t *testing.T, f *fixture) {
 }
 
 func testFailedMigration(t *testing.T, f *fixture) {
-	steps := f.ledger.dialect.Migrations
+	steps := f.ledger.tables.Dialect.Migrations
 	applied := db.Newest(steps)
 	steps = append(steps, db.Step{Version: applied + 1, Name: "bad", Sum: "x",
 		Lowest: applied, Script: "CREATE TABLE half (id bigint);\nCREATE TABLE half (id bigint);\n"})

@@ -26,7 +26,7 @@ func LoadingBegun(campaign string) error {
 // BeginLoad records that a campaign's packets may be in Redis from now on, so the campaign can't be cancelled any more.
 // For a campaign that is refunded or cancelled it returns an error of ClassPermanent. A repeated call changes nothing.
 func (l *Ledger) BeginLoad(ctx context.Context, campaign string) error {
-	return l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+	return l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		c, err := lockCampaign(ctx, t, campaign)
 		switch {
 		case err != nil:
@@ -46,7 +46,7 @@ func (l *Ledger) BeginLoad(ctx context.Context, campaign string) error {
 // loaded any more. shards are the shards of the campaign's places, in order. If loading has begun, the error is
 // ErrLoadingBegun. A repeated call returns the existing refund and moves no money.
 func (l *Ledger) Cancel(ctx context.Context, campaign string, shards []int) (refund payment.Refund, err error) {
-	err = l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+	err = l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		c, err := lockCampaign(ctx, t, campaign)
 		if err != nil {
 			return nil, fmt.Errorf("cancel campaign %s: %w", campaign, err)

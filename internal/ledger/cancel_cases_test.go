@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
@@ -26,8 +27,8 @@ func testCancel(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.Equal(t, first, again)
 	require.Equal(t, model.MoneyRefunded, f.stored(t, "rain").State)
-	require.Zero(t, f.balance(t, PoolAccount("rain")))
-	require.Zero(t, f.balance(t, SponsorAccount("acme", testCurrency)))
+	require.Zero(t, f.balance(t, tables.PoolAccount("rain")))
+	require.Zero(t, f.balance(t, tables.SponsorAccount("acme", testCurrency)))
 	f.holds(t, "rain", nil)
 	require.ErrorContains(t, f.ledger.BeginLoad(t.Context(), "rain"), "refunded or cancelled")
 	require.Nil(t, f.Handle(t.Context(), testkit.Batch([]hongbao.Grant{grant("rain", 1)})))
@@ -44,7 +45,7 @@ func testCancel(t *testing.T, f *fixture) {
 		require.ErrorIs(t, err, ErrLoadingBegun)
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	}
-	require.Equal(t, fundedFor(10), f.balance(t, PoolAccount("snow")))
+	require.Equal(t, fundedFor(10), f.balance(t, tables.PoolAccount("snow")))
 
 	f.tamper(t, db.Stmt{SQL: `UPDATE campaign SET state = 'refunded', refunded = funded WHERE id = 'snow'`})
 	_, err = f.ledger.Cancel(t.Context(), "snow", []int{3})
@@ -90,7 +91,7 @@ func testCancelAmongLoads(t *testing.T, f *fixture) {
 		if load == nil {
 			require.ErrorIs(t, cancelled, ErrLoadingBegun)
 			require.Equal(t, model.MoneyFunded, c.State)
-			require.Equal(t, fundedFor(10), f.balance(t, PoolAccount(id)))
+			require.Equal(t, fundedFor(10), f.balance(t, tables.PoolAccount(id)))
 		} else {
 			require.NoError(t, cancelled)
 			require.Equal(t, model.MoneyRefunded, c.State)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // codeChunk is how many codes one transaction stores.
@@ -42,7 +43,7 @@ func (l *Ledger) AddCodes(
 // addCodes stores the next chunk and returns the number of packets that then have a code.
 func (l *Ledger) addCodes(ctx context.Context, campaign string, packets int64, draw func(int64, int) ([]string,
 	error)) (stored int64, err error) {
-	err = l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+	err = l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		if stored, err = lastCode(ctx, t, campaign); err != nil || stored >= packets {
 			return nil, err
 		}
@@ -61,7 +62,7 @@ func (l *Ledger) addCodes(ctx context.Context, campaign string, packets int64, d
 				return nil, hongbao.Errorf(hongbao.ClassPermanent, "the code of packet %d: %w", numbers[i], err)
 			}
 		}
-		insert := db.Stmt{SQL: l.dialect.InsertCodes, Args: []any{db.Table{campaigns, numbers, codes}}}
+		insert := db.Stmt{SQL: l.tables.Dialect.InsertCodes, Args: []any{db.Table{campaigns, numbers, codes}}}
 		if err := t.Run(ctx, insert); err != nil {
 			return nil, err
 		}
@@ -77,14 +78,15 @@ func (l *Ledger) addCodes(ctx context.Context, campaign string, packets int64, d
 
 // lastCode returns the number of the last packet that has a code. All packets before it have codes, too.
 func lastCode(ctx context.Context, t db.Txn, campaign string) (last int64, err error) {
-	last, _, err = rowQuery[int64]{sql: `SELECT COALESCE(MAX(packet), 0) FROM code WHERE campaign = $1`,
-		args: []any{campaign}, row: number}.first(ctx, t)
+	last, _, err = tables.Query[int64]{SQL: `SELECT COALESCE(MAX(packet), 0) FROM code WHERE campaign = $1`,
+		Args: []any{campaign}, Row: tables.Number}.First(ctx, t)
 	return last, err
 }
 
 // CodesStored returns how many packets of a campaign have a code.
 func (l *Ledger) CodesStored(ctx context.Context, campaign string) (int64, error) {
-	return snapshot(ctx, l, "count the codes of campaign "+campaign, func(ctx context.Context, t db.Txn) (int64, error) {
+	what := "count the codes of campaign " + campaign
+	return tables.Snapshot(ctx, l.tables, what, func(ctx context.Context, t db.Txn) (int64, error) {
 		return lastCode(ctx, t, campaign)
 	})
 }
@@ -102,9 +104,9 @@ func scanCode(s db.Scan) (c packetCode, err error) {
 // Codes returns the codes of up to n packets, beginning with packet after+1.
 func (l *Ledger) Codes(ctx context.Context, campaign string, after int64, n int) ([]string, error) {
 	what := fmt.Sprintf("read the codes of campaign %s after packet %d", campaign, after)
-	has, err := rowQuery[packetCode]{what,
+	has, err := tables.Ask(what,
 		`SELECT packet, code FROM code WHERE campaign = $1 AND packet > $2 ORDER BY packet LIMIT $3`,
-		[]any{campaign, after, int64(n)}, scanCode}.all(ctx, l)
+		[]any{campaign, after, int64(n)}, scanCode).All(ctx, l.tables)
 	codes := make([]string, len(has))
 	for i, c := range has {
 		if want := after + int64(i) + 1; c.packet != want {
@@ -122,8 +124,8 @@ func (l *Ledger) CodesOf(ctx context.Context, campaign string, packets []int64) 
 	for i := range campaigns {
 		campaigns[i] = campaign
 	}
-	list, err := rowQuery[packetCode]{fmt.Sprintf("read %d codes of campaign %s", len(packets), campaign),
-		l.dialect.ReadCodes, []any{db.Table{campaigns, packets}}, scanCode}.all(ctx, l)
+	list, err := tables.Ask(fmt.Sprintf("read %d codes of campaign %s", len(packets), campaign),
+		l.tables.Dialect.ReadCodes, []any{db.Table{campaigns, packets}}, scanCode).All(ctx, l.tables)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 
 	"github.com/stretchr/testify/require"
@@ -58,7 +59,7 @@ func testOverlapping(t *testing.T, f *fixture) {
 	require.NoError(t, group.Wait())
 	f.holds(t, "rain", grantsOf("rain", 1, packets))
 	f.holds(t, "snow", grantsOf("snow", 1, packets))
-	require.Zero(t, f.balance(t, PoolAccount("rain")))
+	require.Zero(t, f.balance(t, tables.PoolAccount("rain")))
 	require.Empty(t, f.open(t))
 }
 
@@ -75,7 +76,7 @@ func testDeadlock(t *testing.T, f *fixture) {
 	var tries atomic.Int64
 	met := make(chan struct{}, 2)
 	cross := func(first, second string) error {
-		return f.ledger.write(context.Background(), func(ctx context.Context, x db.Txn) ([]db.Stmt, error) {
+		return f.ledger.tables.Write(context.Background(), func(ctx context.Context, x db.Txn) ([]db.Stmt, error) {
 			if err := x.Run(ctx, move(first)); err != nil {
 				return nil, err
 			}
@@ -108,14 +109,14 @@ func testDeadlock(t *testing.T, f *fixture) {
 func testCancelled(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	ctx, cancel := context.WithCancel(t.Context())
-	inner := f.ledger.store
-	f.ledger.store = &tap{Store: inner, beforeCommit: func(context.Context) { cancel() }}
+	inner := f.ledger.tables.Store
+	f.ledger.tables.Store = &tap{Store: inner, beforeCommit: func(context.Context) { cancel() }}
 	errs := f.Handle(ctx, testkit.Batch(grantsOf("rain", 1, 5)))
 	require.Len(t, errs, 5)
 	require.ErrorIs(t, errs[0], context.Canceled)
 	require.False(t, hongbao.IsOutage(errs[0]), "the database is not down")
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[0]), "COMMIT was not sent")
-	f.ledger.store = inner
+	f.ledger.tables.Store = inner
 	f.holds(t, "rain", nil)
 
 	errs = f.Handle(ctx, testkit.Batch(grantsOf("rain", 1, 5)))

@@ -1,6 +1,10 @@
 package ledger
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/hongbao-project/hongbao/internal/ledger/ledgertest"
+)
 
 // cases are the cases that every database must pass.
 var cases = map[string]func(*testing.T, *fixture){
@@ -76,30 +80,13 @@ var cases = map[string]func(*testing.T, *fixture){
 	"grants by seq":                               testBySeq,
 	"grants that the ledger lacks":                testLacks,
 	"grants that the ledger has settled":          testSettled,
-	"what a day moved":                            testDay,
-	"the day of a refund":                         testDayRefund,
-	"a day of many pages":                         testDayPages,
-	"a day that the ledger contradicts":           testDayBroken,
-	"a day with credits that are not recorded":    testDayUnrecorded,
 	"fn's error ends an iteration":                testIterationError,
-	"totals":                                      testTotals,
 	"the shape of a campaign":                     testShape,
 	"an unknown campaign and account":             testUnknown,
 	"quarantine is decided once":                  testResolve,
-	"a seal longer than a statement":              testSealIsolated,
-	"a sealed campaign is not read again":         testSeal,
-	"a sealed campaign is in the bases":           testBases,
-	"bases are added in steps":                    testBaseSteps,
-	"what is found after a seal":                  testFoundAfterSeal,
-	"topic bases":                                 testTopicBases,
 	"what a sink owes":                            testOwed,
 	"a sink that is added again at once":          testOwedAgain,
 	"a group returns while its sink is removed":   testOwedBack,
-	"a campaign is archived":                      testArchive,
-	"an archive that is refused":                  testArchiveRefused,
-	"an archive stays audited":                    testArchiveStays,
-	"an archive while others read":                testArchiveAmongReaders,
-	"every difference is found":                   testDifferences,
 	"a row deleted by hand stops the shard":       testDeletedByHand,
 	"concurrent migrations":                       testReopen,
 	"a newer schema":                              testNewerSchema,
@@ -155,15 +142,10 @@ var cases = map[string]func(*testing.T, *fixture){
 	"no client credits more than was funded":      testFundExhausted,
 	"a repeat after the fund is exhausted":        testRepeatOfExhausted,
 	"a fund is filled once":                       testFundOnce,
-	"API keys":                                    testKeys,
-	"concurrent rotations of an API key":          testKeysTogether,
 	"a request is done once":                      testOnce,
 	"a request that fails":                        testOnceFails,
 	"a request is repeated while it runs":         testOnceUnderWay,
 	"concurrent requests with one key":            testOnceTogether,
-	"sessions of the console":                     testSessions,
-	"the journal":                                 testJournal,
-	"the journal with the change it describes":    testJournalTogether,
 	"a shard is fenced":                           testFence,
 	"a shard is fenced 120 times":                 testManyFences,
 	"concurrent fences of a shard":                testFenceTogether,
@@ -179,14 +161,8 @@ var cases = map[string]func(*testing.T, *fixture){
 	"the database fails between credits":          funded(testCreditDown),
 }
 
-// conformance runs each case on a new, empty database.
 func conformance(t *testing.T, newConfig backend) {
-	for name, run := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			run(t, newFixture(t, newConfig(t)))
-		})
-	}
+	ledgertest.Run(t, cases, func(t *testing.T) *fixture { return newFixture(t, newConfig(t)) })
 }
 
 func TestSQLite(t *testing.T) {

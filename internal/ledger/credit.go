@@ -82,7 +82,7 @@ func (l *Ledger) bookEach(ctx context.Context, credits []*payment.Credited) erro
 // bookedBefore handles a credit that its fund does not cover: a repeat still gets its result, and a used key or
 // reference is still a Conflict.
 func (l *Ledger) bookedBefore(ctx context.Context, a *payment.Credited) error {
-	return l.readDurably(ctx, func(ctx context.Context, t db.Txn) error {
+	return l.tables.ReadDurably(ctx, func(ctx context.Context, t db.Txn) error {
 		a.Err, a.Repeated = nil, false
 		if err := recall(ctx, t, a); err != nil || a.Repeated {
 			return err
@@ -131,7 +131,7 @@ func (l *Ledger) bookAll(ctx context.Context, credits []*payment.Credited) error
 		return nil
 	}
 	insert := insertCredits
-	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+	err := l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		for _, a := range credits {
 			a.Err, a.Repeated, a.Credit.Created = nil, false, now
@@ -252,7 +252,7 @@ func (l *Ledger) toAccounts(fresh []*payment.Credited) ([]db.Stmt, error) {
 	var stmts, lines []db.Stmt
 	for _, s := range sums {
 		stmts = append(stmts, db.Stmt{
-			SQL:  l.dialect.AddToCreditAccount,
+			SQL:  l.tables.Dialect.AddToCreditAccount,
 			Args: []any{s.key.owner, s.key.currency, int64(s.amount), int64(len(s.credits))},
 		})
 		for i, a := range s.credits {

@@ -51,7 +51,7 @@ func (f *fixture) credit(t *testing.T, credits ...payment.Credit) []payment.Cred
 	answers, err := f.ledger.Credit(t.Context(), credits)
 	require.NoError(t, err)
 	require.Len(t, answers, len(credits))
-	differences, err := f.ledger.CheckCredits(t.Context())
+	differences, err := f.books().CheckCredits(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, differences)
 	return answers
@@ -152,10 +152,10 @@ func testCreditDown(t *testing.T, f *fixture) {
 	third := testCredit(2)
 	huge.Amount, small.Client, third.Client = hongbao.MaxAmount, "c2", "c2"
 	all := []payment.Credit{huge, small, third}
-	server := f.ledger.store
-	f.ledger.store = &downStore{server, 2} // the write of all credits together and the write of the first one
+	server := f.ledger.tables.Store
+	f.ledger.tables.Store = &downStore{server, 2} // the write of all credits together and the write of the first one
 	_, err := f.ledger.Credit(t.Context(), all)
-	f.ledger.store = server
+	f.ledger.tables.Store = server
 	require.True(t, hongbao.IsOutage(err))
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)
 	require.Equal(t, hongbao.MaxAmount, f.balances(t, "u1")[0].Balance, "one is booked")

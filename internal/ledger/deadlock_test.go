@@ -8,15 +8,14 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/hongbao-project/hongbao/internal/ledger/db"
-	"github.com/hongbao-project/hongbao/internal/testkit"
-
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // circles is a store that counts the deadlocks which the database reports. The ledger retries these transactions, so
@@ -83,8 +82,8 @@ func testNoDeadlock(t *testing.T, newConfig backend) {
 			for _, id := range []string{"rain", "snow", "hail", "fog"} {
 				f.create(t, id, 40*settlersAtOnce*rounds)
 			}
-			seen := &circles{Store: f.ledger.store}
-			f.ledger.store = seen
+			seen := &circles{Store: f.ledger.tables.Store}
+			f.ledger.tables.Store = seen
 			want := map[packetKey]bool{}
 			for round := range rounds {
 				var group errgroup.Group
@@ -98,12 +97,12 @@ func testNoDeadlock(t *testing.T, newConfig backend) {
 				require.NoError(t, group.Wait())
 				require.Zero(t, seen.found.Load(), "round %d: settlers took the same locks in different orders", round)
 			}
-			differences, err := f.ledger.CheckConservation(t.Context())
+			differences, err := f.books().CheckConservation(t.Context())
 			require.NoError(t, err)
 			require.Empty(t, differences)
 			var settled int64
 			for _, id := range []string{"rain", "snow", "hail", "fog"} {
-				totals, _, err := f.ledger.Totals(t.Context(), id)
+				totals, _, err := f.books().Totals(t.Context(), id)
 				require.NoError(t, err)
 				settled += totals.Grants
 			}

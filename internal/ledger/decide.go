@@ -10,6 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
@@ -86,7 +87,7 @@ func (l *Ledger) decide(ctx context.Context, d *Resolution, plan PlanSource) (q 
 			return q, err
 		}
 	}
-	return q, l.write(ctx, func(ctx context.Context, t db.Txn) (stmts []db.Stmt, err error) {
+	return q, l.tables.Write(ctx, func(ctx context.Context, t db.Txn) (stmts []db.Stmt, err error) {
 		if p.campaign, p.found, err = p.lock(ctx, t); err != nil {
 			return nil, err
 		}
@@ -96,7 +97,7 @@ func (l *Ledger) decide(ctx context.Context, d *Resolution, plan PlanSource) (q 
 			Args: []any{d.ID, time.Now().UnixMilli(), d.By, d.resolution()}, Changed: &changed,
 		})
 		if err == nil {
-			q, _, err = quarantineByID(d.ID).first(ctx, t)
+			q, _, err = quarantineByID(d.ID).First(ctx, t)
 		}
 		switch {
 		case err != nil:
@@ -113,14 +114,14 @@ func (l *Ledger) decide(ctx context.Context, d *Resolution, plan PlanSource) (q 
 	})
 }
 
-func quarantineByID(id int64) rowQuery[model.Quarantined] {
-	return rowQuery[model.Quarantined]{fmt.Sprintf("read quarantine %d", id),
-		`SELECT ` + quarantineColumns + ` FROM quarantine WHERE id = $1`, []any{id}, scanQuarantined}
+func quarantineByID(id int64) tables.Query[model.Quarantined] {
+	return tables.Ask(fmt.Sprintf("read quarantine %d", id),
+		`SELECT `+quarantineColumns+` FROM quarantine WHERE id = $1`, []any{id}, scanQuarantined)
 }
 
 // Quarantined returns a grant in quarantine, decided or not; false if there is none with that number.
 func (l *Ledger) Quarantined(ctx context.Context, id int64) (model.Quarantined, bool, error) {
-	return quarantineByID(id).one(ctx, l)
+	return quarantineByID(id).One(ctx, l.tables)
 }
 
 // QuarantineAll is like Quarantine, but includes the decided grants.

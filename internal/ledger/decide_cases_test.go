@@ -5,21 +5,15 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/hongbao-project/hongbao/internal/ledger/db"
-	"github.com/hongbao-project/hongbao/internal/testkit"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/ledgertest"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
-
-// secondOf returns a grant of a packet that the ledger has already paid to another user.
-func secondOf(packet int64, user string) hongbao.Grant {
-	g := grant("rain", packet)
-	g.User, g.Seq = user, 1000+packet
-	return g
-}
 
 func testDecidePays(t *testing.T, f *fixture) {
 	ctx := t.Context()
@@ -29,7 +23,7 @@ func testDecidePays(t *testing.T, f *fixture) {
 	f.settles(t, secondOf(1, "bea"), secondOf(2, "bea"), secondOf(3, "cyd"))
 	list := f.open(t)
 	require.Len(t, list, 3)
-	reserve := ReserveAccount(testCurrency)
+	reserve := tables.ReserveAccount(testCurrency)
 
 	for range 3 { // only the first call moves money
 		q, err := f.ledger.Decide(ctx, Resolution{ID: list[0].ID, Pay: true, Decision: by("ann", "Redis dealt it twice")},
@@ -38,18 +32,18 @@ func testDecidePays(t *testing.T, f *fixture) {
 		require.Equal(t, "paid from the reserve: Redis dealt it twice", q.Resolution)
 		require.Equal(t, "ann", q.ResolvedBy)
 		require.False(t, q.Resolved.IsZero())
-		require.Equal(t, planned(1), f.balance(t, UserAccount("bea", testCurrency)))
+		require.Equal(t, planned(1), f.balance(t, tables.UserAccount("bea", testCurrency)))
 		require.Equal(t, -planned(1), f.balance(t, reserve))
 	}
 	_, err := f.ledger.Decide(ctx, Resolution{ID: list[1].ID, Pay: true, Decision: by("ann", "as well")}, f.Settler.config.Plan)
 	require.NoError(t, err)
-	require.Equal(t, planned(1)+planned(2), f.balance(t, UserAccount("bea", testCurrency)))
+	require.Equal(t, planned(1)+planned(2), f.balance(t, tables.UserAccount("bea", testCurrency)))
 	require.Equal(t, -planned(1)-planned(2), f.balance(t, reserve))
 
 	q, err := f.ledger.Decide(ctx, Resolution{ID: list[2].ID, Decision: by("bob", "forged")}, nil)
 	require.NoError(t, err)
 	require.Equal(t, "void: forged", q.Resolution)
-	require.Zero(t, f.balance(t, UserAccount("cyd", testCurrency)))
+	require.Zero(t, f.balance(t, tables.UserAccount("cyd", testCurrency)))
 	for _, other := range []Resolution{
 		{ID: list[2].ID, Pay: true, Decision: by("bob", "forged")}, {ID: list[2].ID, Decision: by("ann", "forged")},
 		{ID: list[0].ID, Decision: by("ann", "no")},
@@ -75,7 +69,7 @@ func testDecidePays(t *testing.T, f *fixture) {
 	require.Equal(t, q, all[2])
 
 	f.tamper(t, db.Stmt{SQL: `UPDATE account SET balance = balance - $2 WHERE id = $1`, Args: []any{reserve, int64(5)}})
-	differences, err := f.ledger.CheckConservation(ctx)
+	differences, err := f.books().CheckConservation(ctx)
 	require.NoError(t, err)
 	var what []string
 	for _, d := range differences {
@@ -114,7 +108,7 @@ func testDecideRefuses(t *testing.T, f *fixture) {
 	_, err := f.ledger.Decide(ctx, Resolution{ID: list[0].ID, Decision: by("ann", "settled by a replay")}, nil)
 	require.NoError(t, err)
 	f.holds(t, "rain", grantsOf("rain", 1, 2))
-	require.Zero(t, f.balance(t, ReserveAccount(testCurrency)))
+	require.Zero(t, f.balance(t, tables.ReserveAccount(testCurrency)))
 }
 
 func testDecideTogether(t *testing.T, f *fixture) {
@@ -134,8 +128,8 @@ func testDecideTogether(t *testing.T, f *fixture) {
 	for _, err := range errs {
 		require.NoError(t, err)
 	}
-	require.Equal(t, planned(1)+planned(2), f.balance(t, UserAccount("bea", testCurrency)))
-	require.Equal(t, -planned(1)-planned(2), f.balance(t, ReserveAccount(testCurrency)))
+	require.Equal(t, planned(1)+planned(2), f.balance(t, tables.UserAccount("bea", testCurrency)))
+	require.Equal(t, -planned(1)-planned(2), f.balance(t, tables.ReserveAccount(testCurrency)))
 	f.holds(t, "rain", grantsOf("rain", 1, 2))
 }
 
@@ -208,9 +202,9 @@ func testDecidePaysOnce(t *testing.T, f *fixture) {
 		refused(err)
 	}
 	require.Equal(t, 4, paid, "all decisions about the row that was paid first succeed")
-	require.Equal(t, planned(2), f.balance(t, UserAccount("bea", testCurrency)))
-	require.Equal(t, planned(1), f.balance(t, UserAccount(again.User, testCurrency)))
-	require.Equal(t, -planned(2), f.balance(t, ReserveAccount(testCurrency)))
+	require.Equal(t, planned(2), f.balance(t, tables.UserAccount("bea", testCurrency)))
+	require.Equal(t, planned(1), f.balance(t, tables.UserAccount(again.User, testCurrency)))
+	require.Equal(t, -planned(2), f.balance(t, tables.ReserveAccount(testCurrency)))
 	require.Len(t, f.open(t), 2)
 	f.holds(t, "rain", grantsOf("rain", 1, 2))
 }
@@ -224,7 +218,7 @@ func testDecidePaysNoMore(t *testing.T, f *fixture) {
 	f.settles(t, more, less, none)
 	list := f.open(t)
 	require.Len(t, list, 3)
-	plan := planFunc(func(_ string, packet int64) (hongbao.Amount, bool, error) {
+	plan := ledgertest.Plan(func(_ string, packet int64) (hongbao.Amount, bool, error) {
 		return planned(packet), packet <= 10,
 			nil
 	})
@@ -232,7 +226,7 @@ func testDecidePaysNoMore(t *testing.T, f *fixture) {
 		_, err := f.ledger.Decide(t.Context(), Resolution{ID: list[i].ID, Pay: true, Decision: by("ann", "x")}, plan)
 		require.ErrorIs(t, err, want)
 	}
-	require.Equal(t, -less.Amount, f.balance(t, ReserveAccount(testCurrency)))
+	require.Equal(t, -less.Amount, f.balance(t, tables.ReserveAccount(testCurrency)))
 	_, err := f.ledger.Decide(t.Context(), Resolution{ID: list[0].ID, Pay: true, Decision: by("ann", "x")}, nil)
 	require.ErrorIs(t, err, ErrNotPayable, "the plan is unknown")
 }

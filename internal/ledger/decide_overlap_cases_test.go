@@ -11,16 +11,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/ledger/db"
-	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
-	"github.com/hongbao-project/hongbao/internal/testkit"
-
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 func (f *fixture) decides(id int64, pay bool) error {
@@ -32,9 +33,9 @@ func (f *fixture) decides(id int64, pay bool) error {
 // during runs fn while the next transaction that writes with f is about to commit. On SQLite fn then waits until that
 // transaction has ended, because SQLite runs one at a time. The result waits for fn.
 func (f *fixture) during(fn func()) (wait func()) {
-	inner, done := f.ledger.store, make(chan struct{})
+	inner, done := f.ledger.tables.Store, make(chan struct{})
 	var once sync.Once
-	f.ledger.store = &tap{Store: inner, beforeCommit: func(context.Context) {
+	f.ledger.tables.Store = &tap{Store: inner, beforeCommit: func(context.Context) {
 		once.Do(func() {
 			go func() {
 				defer close(done)
@@ -47,7 +48,7 @@ func (f *fixture) during(fn func()) (wait func()) {
 	}}
 	return func() {
 		<-done
-		f.ledger.store = inner
+		f.ledger.tables.Store = inner
 	}
 }
 
@@ -55,7 +56,7 @@ func (f *fixture) during(fn func()) (wait func()) {
 func (f *fixture) payments(t testing.TB) map[string]int64 {
 	t.Helper()
 	paid := make(map[string]int64)
-	require.NoError(t, f.ledger.store.Read(t.Context(), func(x db.Txn) error {
+	require.NoError(t, f.ledger.tables.Store.Read(t.Context(), func(x db.Txn) error {
 		err := x.Query(t.Context(), `SELECT campaign, packet, user_id FROM grants`, nil, func(s db.Scan) error {
 			var campaign, user string
 			var packet int64
@@ -82,7 +83,7 @@ func (f *fixture) paysOnce(t testing.TB) {
 	for of, times := range f.payments(t) {
 		require.EqualValues(t, 1, times, "payments of campaign:packet:user %s", of)
 	}
-	differences, err := f.ledger.CheckConservation(t.Context())
+	differences, err := f.books().CheckConservation(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, differences)
 }
@@ -125,7 +126,7 @@ func testDecideSettleable(reason model.QuarantineReason) func(*testing.T, *fixtu
 		require.ErrorIs(t, err, ErrNotPayable, "the wrong pool pays")
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 		require.ErrorContains(t, err, "hongbao replay")
-		require.Zero(t, f.balance(t, ReserveAccount(testCurrency)))
+		require.Zero(t, f.balance(t, tables.ReserveAccount(testCurrency)))
 		f.settles(t, grant("rain", 11))
 		f.paysOnce(t)
 		require.EqualValues(t, 1, f.payments(t)["rain:11:"+grant("rain", 11).User])
@@ -215,7 +216,7 @@ func testDecidePending(t *testing.T, f *fixture) {
 	err := f.decides(list[0].ID, true)
 	require.ErrorIs(t, err, payment.ErrSettling)
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
-	require.Zero(t, f.balance(t, UserAccount("bea", testCurrency)))
+	require.Zero(t, f.balance(t, tables.UserAccount("bea", testCurrency)))
 	f.tamper(t, db.Stmt{SQL: `DELETE FROM pending`})
 	require.NoError(t, f.decides(list[0].ID, true))
 	f.paysOnce(t)
@@ -255,15 +256,15 @@ func testPaidTwiceIsFound(t *testing.T, f *fixture) {
 	require.NoError(t, f.decides(f.open(t)[0].ID, true))
 	f.paysOnce(t)
 	g := grant("rain", 2)
-	credits := f.ledger.creditUsers([]credit{{UserAccount(g.User, testCurrency), testCurrency, g.Amount}})
-	reserve := ReserveAccount(testCurrency)
+	credits := f.ledger.creditUsers([]credit{{tables.UserAccount(g.User, testCurrency), testCurrency, g.Amount}})
+	reserve := tables.ReserveAccount(testCurrency)
 	f.tamper(t, append(credits, db.Stmt{SQL: moveMoney, Args: []any{reserve, -int64(g.Amount)}},
 		db.Stmt{SQL: insertTransfer, Args: []any{"quarantine:rain:2:" + g.User, "funding", "rain", reserve,
-			UserAccount(g.User, testCurrency), int64(g.Amount), int64(0), int64(0), int64(1)}})...)
-	for _, check := range []func(context.Context) ([]Difference, error){f.ledger.CheckConservation, f.ledger.CheckEveryAccount} {
+			tables.UserAccount(g.User, testCurrency), int64(g.Amount), int64(0), int64(0), int64(1)}})...)
+	for _, check := range []func(context.Context) ([]books.Difference, error){f.books().CheckConservation, f.books().CheckEveryAccount} {
 		differences, err := check(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, []Difference{{Where: "campaign rain, packet 2, user " + g.User,
+		require.Equal(t, []books.Difference{{Where: "campaign rain, packet 2, user " + g.User,
 			What: "payments of the packet to this user, from the pool and from the reserve", Want: 1, Got: 2}}, differences)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // ErrNotInitialized says that a ledger belongs to no deployment yet. Errors that wrap it are Broken.
@@ -36,8 +37,8 @@ type ShardState struct {
 // shards, or if it has campaigns but no deployment.
 func (l *Ledger) Initialize(ctx context.Context, want Deployment) (has Deployment, err error) {
 	want.Founding = rand.Text()
-	err = l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
-		insert := db.Stmt{SQL: l.dialect.InsertDeployment,
+	err = l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+		insert := db.Stmt{SQL: l.tables.Dialect.InsertDeployment,
 			Args: []any{want.ID, want.KeyPrefix, int64(want.Shards), want.Founding}}
 		if err := t.Run(ctx, insert); err != nil {
 			return nil, err
@@ -87,15 +88,15 @@ func (d Deployment) Is(want Deployment) error {
 
 // Deployment returns the deployment of this ledger; ErrNotInitialized if it has none.
 func (l *Ledger) Deployment(ctx context.Context) (Deployment, error) {
-	return snapshot(ctx, l, "read the deployment of the ledger", readDeployment)
+	return tables.Snapshot(ctx, l.tables, "read the deployment of the ledger", readDeployment)
 }
 
 func readDeployment(ctx context.Context, t db.Txn) (Deployment, error) {
-	d, found, err := rowQuery[Deployment]{sql: `SELECT id, key_prefix, shards, founding FROM deployment`,
-		row: func(s db.Scan) (d Deployment, err error) {
+	d, found, err := tables.Query[Deployment]{SQL: `SELECT id, key_prefix, shards, founding FROM deployment`,
+		Row: func(s db.Scan) (d Deployment, err error) {
 			err = s(&d.ID, &d.KeyPrefix, &d.Shards, &d.Founding)
 			return d, err
-		}}.first(ctx, t)
+		}}.First(ctx, t)
 	if err == nil && (!found || d.Founding == "") {
 		err = hongbao.Errorf(hongbao.ClassBroken, "%w: point ledger.dsn to the right database; `hongbao init` initializes "+
 			"a new one", ErrNotInitialized)
@@ -105,26 +106,26 @@ func readDeployment(ctx context.Context, t db.Txn) (Deployment, error) {
 
 // Shard returns the epoch and the server of a shard.
 func (l *Ledger) Shard(ctx context.Context, shard int) (ShardState, error) {
-	return snapshot(ctx, l, fmt.Sprintf("read shard %d from the ledger", shard),
+	return tables.Snapshot(ctx, l.tables, fmt.Sprintf("read shard %d from the ledger", shard),
 		func(ctx context.Context, t db.Txn) (ShardState, error) { return readShard(ctx, t, shard) })
 }
 
 // Epochs returns the epochs of all shards, in the order of the shards.
 func (l *Ledger) Epochs(ctx context.Context) ([]int64, error) {
-	return epochsOf("").all(ctx, l)
+	return epochsOf("").All(ctx, l.tables)
 }
 
 // epochsOf reads the shards' epochs. share is a suffix that locks the rows; see db.Dialect.
-func epochsOf(share string) rowQuery[int64] {
-	return rowQuery[int64]{"read the epochs of all shards", `SELECT epoch FROM shard ORDER BY shard` + share, nil, number}
+func epochsOf(share string) tables.Query[int64] {
+	return tables.Ask("read the epochs of all shards", `SELECT epoch FROM shard ORDER BY shard`+share, nil, tables.Number)
 }
 
 func readShard(ctx context.Context, t db.Txn, shard int) (ShardState, error) {
-	state, found, err := rowQuery[ShardState]{sql: `SELECT epoch, token FROM shard WHERE shard = $1`,
-		args: []any{int64(shard)}, row: func(s db.Scan) (state ShardState, err error) {
+	state, found, err := tables.Query[ShardState]{SQL: `SELECT epoch, token FROM shard WHERE shard = $1`,
+		Args: []any{int64(shard)}, Row: func(s db.Scan) (state ShardState, err error) {
 			err = s(&state.Epoch, &state.Token)
 			return state, err
-		}}.first(ctx, t)
+		}}.First(ctx, t)
 	if err == nil && !found {
 		err = hongbao.Errorf(hongbao.ClassBroken, "it has no such shard: %w, or deployment.shards is wrong", ErrNotInitialized)
 	}
@@ -135,7 +136,7 @@ func readShard(ctx context.Context, t db.Txn, shard int) (ShardState, error) {
 // repeated call changes nothing. A Conflict says that another process has opened the shard.
 func (l *Ledger) SetShard(ctx context.Context, shard int, from int64, to ShardState) error {
 	move := shardMove{shard: shard, from: from, to: to}
-	return move.named(l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+	return move.named(l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		_, err := move.run(ctx, t)
 		return nil, err
 	}))
@@ -175,7 +176,7 @@ func (m *shardMove) named(err error) error {
 // archived, in quarantine or pending), the closes that refunds are based on, and the events before a sink was added or
 // removed: if Redis handed out these seqs again, the sink would not owe them.
 func (l *Ledger) HighestSeq(ctx context.Context, shard int) (int64, error) {
-	seq, _, err := rowQuery[int64]{fmt.Sprintf("ask the ledger for the highest seq of shard %d", shard),
+	seq, _, err := tables.Ask(fmt.Sprintf("ask the ledger for the highest seq of shard %d", shard),
 		`SELECT COALESCE(MAX(seq), 0) FROM (SELECT MAX(seq) AS seq FROM grants WHERE shard = $1
 			UNION ALL SELECT MAX(seq) FROM quarantine WHERE shard = $1
 			UNION ALL SELECT MAX(seq) FROM pending WHERE shard = $1
@@ -184,7 +185,7 @@ func (l *Ledger) HighestSeq(ctx context.Context, shard int) (int64, error) {
 			UNION ALL SELECT MAX(last_seq) FROM archive_shard WHERE shard = $1
 			UNION ALL SELECT MAX(first_seq) - 1 FROM owed WHERE shard = $1
 			UNION ALL SELECT MAX(last_seq) FROM owed WHERE shard = $1 AND last_seq < $2) AS seen`,
-		[]any{int64(shard), int64(stream.Forever)}, number}.one(ctx, l)
+		[]any{int64(shard), int64(stream.Forever)}, tables.Number).One(ctx, l.tables)
 	return seq, err
 }
 
@@ -192,7 +193,7 @@ func (l *Ledger) HighestSeq(ctx context.Context, shard int) (int64, error) {
 // Of grants it also counts a higher seq if its epoch is before this one. It also counts the event before a sink was
 // added, unless that is the last one of seqs: an opening has skipped seqs, and its last one is the shard's last seq.
 func (l *Ledger) HighestSeqIn(ctx context.Context, shard int, seqs stream.SeqRange, before int64) (int64, error) {
-	seq, _, err := rowQuery[int64]{fmt.Sprintf("ask the ledger for seqs %d to %d of shard %d", seqs.First, seqs.Last, shard),
+	seq, _, err := tables.Ask(fmt.Sprintf("ask the ledger for seqs %d to %d of shard %d", seqs.First, seqs.Last, shard),
 		`SELECT COALESCE(MAX(seq), 0) FROM (SELECT seq FROM grants WHERE shard = $1 AND seq >= $2 AND (seq <= $3 OR epoch < $4)
 			UNION ALL SELECT seq FROM quarantine WHERE shard = $1 AND seq >= $2 AND (seq <= $3 OR epoch < $4)
 			UNION ALL SELECT seq FROM pending WHERE shard = $1 AND seq >= $2 AND (seq <= $3 OR epoch < $4)
@@ -200,7 +201,7 @@ func (l *Ledger) HighestSeqIn(ctx context.Context, shard int, seqs stream.SeqRan
 			UNION ALL SELECT close_seq FROM refund_close WHERE shard = $1 AND close_seq >= $2 AND close_seq <= $3
 			UNION ALL SELECT last_seq FROM archive_shard WHERE shard = $1 AND last_seq >= $2 AND last_seq <= $3
 			UNION ALL SELECT first_seq - 1 FROM owed WHERE shard = $1 AND first_seq > $2 AND first_seq <= $3) AS seen`,
-		[]any{int64(shard), seqs.First, seqs.Last, before}, number}.one(ctx, l)
+		[]any{int64(shard), seqs.First, seqs.Last, before}, tables.Number).One(ctx, l.tables)
 	return seq, err
 }
 
@@ -226,7 +227,7 @@ func (l *Ledger) EventsIn(ctx context.Context, shard int, seqs stream.SeqRange) 
 	}
 	for next := seqs.First; next <= seqs.Last && out.Gap == 0; {
 		last := min(seqs.Last, next+eventsPage-1)
-		page, err := rowQuery[event]{fmt.Sprintf("read the events %d to %d of shard %d", next, last, shard),
+		page, err := tables.Ask(fmt.Sprintf("read the events %d to %d of shard %d", next, last, shard),
 			`SELECT seq, campaign FROM (SELECT seq, campaign FROM grants WHERE shard = $1 AND seq >= $2 AND seq <= $3
 				UNION SELECT seq, campaign FROM quarantine WHERE shard = $1 AND seq >= $2 AND seq <= $3
 				UNION SELECT seq, campaign FROM pending WHERE shard = $1 AND seq >= $2 AND seq <= $3
@@ -236,7 +237,7 @@ func (l *Ledger) EventsIn(ctx context.Context, shard int, seqs stream.SeqRange) 
 			[]any{int64(shard), next, last}, func(s db.Scan) (e event, err error) {
 				err = s(&e.seq, &e.campaign)
 				return e, err
-			}}.all(ctx, l)
+			}).All(ctx, l.tables)
 		if err != nil {
 			return out, err
 		}

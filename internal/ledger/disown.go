@@ -9,6 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // Disown records an operator's decision that the ledger will never have a campaign. From then on the settler sends the
@@ -18,13 +19,13 @@ func (l *Ledger) Disown(ctx context.Context, campaign string, d stream.Decision)
 	if err := errors.Join(hongbao.CheckCampaignID(campaign), d.Check()); err != nil {
 		return hongbao.Errorf(hongbao.ClassPermanent, "disown campaign %.80q: %w", campaign, err)
 	}
-	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
-		_, found, err := campaignByID(campaign).first(ctx, t)
+	err := l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+		_, found, err := campaignByID(campaign).First(ctx, t)
 		if err == nil && found {
 			err = hongbao.Errorf(hongbao.ClassPermanent, "the ledger has it: its grants are settled, and what contradicts it "+
 				"is in quarantine already")
 		}
-		return []db.Stmt{{SQL: l.dialect.InsertDisowned,
+		return []db.Stmt{{SQL: l.tables.Dialect.InsertDisowned,
 			Args: []any{campaign, d.By, d.Why, time.Now().UnixMilli()}}}, err
 	})
 	if err != nil {
@@ -34,7 +35,7 @@ func (l *Ledger) Disown(ctx context.Context, campaign string, d stream.Decision)
 }
 
 func (l *Ledger) disowned(ctx context.Context, campaign string) (found bool, err error) {
-	_, found, err = rowQuery[int64]{"ask whether campaign " + campaign + " is disowned",
-		`SELECT created_at FROM disowned WHERE campaign = $1`, []any{campaign}, number}.one(ctx, l)
+	_, found, err = tables.Ask("ask whether campaign "+campaign+" is disowned",
+		`SELECT created_at FROM disowned WHERE campaign = $1`, []any{campaign}, tables.Number).One(ctx, l.tables)
 	return found, err
 }

@@ -2,7 +2,8 @@
 // is delivered twice, late or altered. Package settlement exports the part that other programs need to settle grants.
 //
 // A Ledger is an SQL database with the tables campaign, account, grants, transfer, refund, quarantine, code and credit
-// (docs/ledger.md). Package db has what it asks of the database; Config.Database says which one it is. Open checks the
+// (docs/ledger.md). Package db has what it asks of the database; Config.Database says which one it is. Package tables
+// has what it shares with the packages beside it: books adds up what it has paid, access has the API keys. Open checks the
 // schema and refuses a server that may lose confirmed transactions. Migrate brings the schema up to date. A Settler is
 // the hongbao.Handler that writes grants to a Ledger.
 //

@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -101,9 +102,9 @@ func testConnectionKilled(t *testing.T, s *faulty) {
 	f := newFixture(t, s.config(t))
 	f.create(t, "rain", 10)
 	killer := s.connect(t, f.config.dsn())
-	inner := f.ledger.store
+	inner := f.ledger.tables.Store
 	var killed int64
-	f.ledger.store = &tap{Store: inner, beforeCommit: func(ctx context.Context) {
+	f.ledger.tables.Store = &tap{Store: inner, beforeCommit: func(ctx context.Context) {
 		testkit.EventuallyOK(t, 30*time.Second, func() error { // until the server has ended the session
 			n, err := killer.killOthers(ctx)
 			if killed += n; n != 0 || err != nil {
@@ -118,7 +119,7 @@ func testConnectionKilled(t *testing.T, s *faulty) {
 	for _, err := range errs {
 		require.True(t, hongbao.IsOutage(err), "%v", err)
 	}
-	f.ledger.store = inner
+	f.ledger.tables.Store = inner
 	f.holds(t, "rain", nil)
 	f.settles(t, grantsOf("rain", 1, 5)...)
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
@@ -161,7 +162,7 @@ func testConnectionsKilledAtRandom(t *testing.T, s *faulty) {
 	done.Store(true)
 	require.NoError(t, group.Wait())
 	f.holds(t, "rain", grantsOf("rain", 1, s.packets))
-	require.Zero(t, f.balance(t, PoolAccount("rain")))
+	require.Zero(t, f.balance(t, tables.PoolAccount("rain")))
 }
 
 // testCommitAnswerLost loses the response to COMMIT. The batch is committed, and repeating it succeeds.
@@ -229,9 +230,9 @@ func testStoppedBeforeCommit(t *testing.T, s *faulty) {
 	config.Timeout, config.LockTimeout = 6*time.Second, 3*time.Second
 	f := newFixture(t, config)
 	f.opened(t, 10)
-	inner := f.ledger.store
-	f.ledger.store = &tap{Store: inner, beforeCommit: func(context.Context) {
-		f.ledger.store = inner
+	inner := f.ledger.tables.Store
+	f.ledger.tables.Store = &tap{Store: inner, beforeCommit: func(context.Context) {
+		f.ledger.tables.Store = inner
 		require.Positive(t, f.count(t, s.begun))
 		f.fence(t, 2, 2)
 		lost, err := f.ledger.LostEvents(t.Context(), 3, 2)

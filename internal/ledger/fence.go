@@ -7,6 +7,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // Fence ends the older epochs of a shard. A grant or a close of an older epoch with a seq above the floor no longer
@@ -41,7 +42,7 @@ func (l *Ledger) Fence(ctx context.Context, f Fence) error {
 			f.Shard, f.Epoch, f.From, f.Floor)
 	}
 	move := shardMove{shard: f.Shard, from: f.From, to: ShardState{Epoch: f.Epoch, Token: f.Token}}
-	return move.named(l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+	return move.named(l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		moved, err := move.run(ctx, t)
 		if err != nil {
 			return nil, err
@@ -58,8 +59,8 @@ func (l *Ledger) Fence(ctx context.Context, f Fence) error {
 // isThere returns nil if the ledger has this fence. It refuses a shard that reached the epoch in another way, because a
 // settler may have read the epoch without the fence.
 func (f *Fence) isThere(ctx context.Context, t db.Txn) error {
-	floor, found, err := rowQuery[int64]{sql: `SELECT floor FROM fence WHERE shard = $1 AND epoch = $2`,
-		args: []any{int64(f.Shard), f.Epoch}, row: number}.first(ctx, t)
+	floor, found, err := tables.Query[int64]{SQL: `SELECT floor FROM fence WHERE shard = $1 AND epoch = $2`,
+		Args: []any{int64(f.Shard), f.Epoch}, Row: tables.Number}.First(ctx, t)
 	switch {
 	case err != nil:
 		return err
@@ -73,24 +74,24 @@ func (f *Fence) isThere(ctx context.Context, t db.Txn) error {
 
 // Fences lists the fences of a shard, the newest first. There is one for each opening.
 func (l *Ledger) Fences(ctx context.Context, shard int) ([]FenceRow, error) {
-	return rowQuery[FenceRow]{fmt.Sprintf("list the fences of shard %d", shard),
+	return tables.Ask(fmt.Sprintf("list the fences of shard %d", shard),
 		`SELECT epoch, floor, token, fenced_at, COALESCE(opened_at, 0), note FROM fence WHERE shard = $1
 			ORDER BY epoch DESC`, []any{int64(shard)},
 		func(s db.Scan) (FenceRow, error) {
 			r := FenceRow{Shard: shard}
 			var fenced, opened int64
 			err := s(&r.Epoch, &r.Floor, &r.Token, &fenced, &opened, &r.Note)
-			r.Fenced, r.Opened = atMilli(fenced), atMilli(opened)
+			r.Fenced, r.Opened = tables.At(fenced), tables.At(opened)
 			return r, err
-		}}.all(ctx, l)
+		}).All(ctx, l.tables)
 }
 
 // NoteOpening records that the shard was opened in the epoch of a fence, and what the opening did. A repeated call
 // replaces the time and the note.
 func (l *Ledger) NoteOpening(ctx context.Context, shard int, epoch int64, note string) error {
-	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
-		_, found, err := rowQuery[int64]{sql: `SELECT floor FROM fence WHERE shard = $1 AND epoch = $2`,
-			args: []any{int64(shard), epoch}, row: number}.first(ctx, t)
+	err := l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+		_, found, err := tables.Query[int64]{SQL: `SELECT floor FROM fence WHERE shard = $1 AND epoch = $2`,
+			Args: []any{int64(shard), epoch}, Row: tables.Number}.First(ctx, t)
 		if err == nil && !found {
 			err = hongbao.Errorf(hongbao.ClassPermanent, "the ledger has no fence of that epoch")
 		}
@@ -106,7 +107,7 @@ func (l *Ledger) NoteOpening(ctx context.Context, shard int, epoch int64, note s
 // Withholding returns the funded campaigns, if a restore has noted that it withheld packets. Otherwise it returns none,
 // without a scan of the campaigns.
 func (l *Ledger) Withholding(ctx context.Context) ([]string, error) {
-	return rowQuery[string]{"list the campaigns that may have withheld packets", `SELECT id FROM campaign
+	return tables.Ask("list the campaigns that may have withheld packets", `SELECT id FROM campaign
 		WHERE state = 'funded' AND EXISTS (SELECT 1 FROM fence WHERE note LIKE $1) ORDER BY id`,
-		[]any{`%"silent":true%`}, text}.all(ctx, l)
+		[]any{`%"silent":true%`}, tables.Text).All(ctx, l.tables)
 }

@@ -169,16 +169,16 @@ func testForgottenBehindAFence(t *testing.T, f *fixture) {
 	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), testkit.Batch(grantsOf("rain", 1, 1)))
 	require.NoError(t, err)
 	f.fence(t, 2, 0)
-	inner := f.ledger.store
+	inner := f.ledger.tables.Store
 	b := &between{Store: inner, at: 3}
 	b.hook = func() {
-		f.ledger.store = inner
+		f.ledger.tables.Store = inner
 		require.NoError(t, f.Settler.Forget(t.Context(), 1, time.Time{}, grantsOf("rain", 1, 1)))
-		f.ledger.store = b
+		f.ledger.tables.Store = b
 	}
-	f.ledger.store = b
+	f.ledger.tables.Store = b
 	_, _, err = f.Settler.Begin(t.Context(), asking("w1", 2), testkit.Batch(grantsOf("rain", 1, 1)))
-	f.ledger.store = inner
+	f.ledger.tables.Store = inner
 	requireFenced(t, err)
 	require.Negative(t, b.at)
 	require.Empty(t, f.pending(t))
@@ -231,13 +231,13 @@ func testFenceWaits(t *testing.T, f *fixture) {
 		return f.ledger.Fence(ctx, Fence{Shard: 3, From: 1, Epoch: 2})
 	}
 	settle := func(before, after func()) error {
-		return f.ledger.store.Write(t.Context(), func(x db.Txn) ([]db.Stmt, error) {
+		return f.ledger.tables.Store.Write(t.Context(), func(x db.Txn) ([]db.Stmt, error) {
 			seen := shardViewOf(items)
 			if err := x.Run(t.Context(), seen.queries()...); err != nil {
 				return nil, err
 			}
 			before()
-			err := x.Run(t.Context(), seen.unchanged(f.ledger.dialect)...)
+			err := x.Run(t.Context(), seen.unchanged(f.ledger.tables.Dialect)...)
 			if err == nil {
 				after()
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
@@ -40,7 +41,7 @@ func (l *Ledger) Fund(ctx context.Context, f model.Funding) (model.Fund, error) 
 		return model.Fund{}, err
 	}
 	fund := model.Fund{Client: f.Client, Currency: f.Currency}
-	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+	err := l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		found, err := isFunded(ctx, t, &f)
 		if err == nil && !found {
 			// If a concurrent call has inserted the funding, this fails with db.ErrAgain.
@@ -48,7 +49,7 @@ func (l *Ledger) Fund(ctx context.Context, f model.Funding) (model.Fund, error) 
 				SQL: `INSERT INTO credit_funding (client, id, currency, amount, decided_by, why, created_at)
 					VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 				Args: []any{f.Client, f.ID, f.Currency, int64(f.Amount), f.By, f.Why, time.Now().UnixMilli()},
-			}, db.Stmt{SQL: l.dialect.AddToFund, Args: []any{f.Client, f.Currency, int64(f.Amount)}})
+			}, db.Stmt{SQL: l.tables.Dialect.AddToFund, Args: []any{f.Client, f.Currency, int64(f.Amount)}})
 		}
 		if err != nil {
 			return nil, err
@@ -83,10 +84,10 @@ func isFunded(ctx context.Context, t db.Txn, f *model.Funding) (found bool, err 
 
 // Funds returns the funds of all clients, sorted.
 func (l *Ledger) Funds(ctx context.Context) ([]model.Fund, error) {
-	return rowQuery[model.Fund]{"read the funds of the clients",
+	return tables.Ask("read the funds of the clients",
 		`SELECT client, currency, funded, credited, credits FROM credit_fund ORDER BY client, currency`, nil,
 		func(s db.Scan) (f model.Fund, err error) {
 			err = s(&f.Client, &f.Currency, &f.Funded, &f.Credited, &f.Credits)
 			return f, err
-		}}.all(ctx, l)
+		}).All(ctx, l.tables)
 }

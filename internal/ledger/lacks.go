@@ -11,7 +11,7 @@ import (
 // remote. A call should have at most about a thousand grants.
 func (l *Ledger) Lacks(ctx context.Context, grants []hongbao.Grant) (lacks []hongbao.Grant, err error) {
 	items := itemsOf(grants, 0)
-	err = l.read(ctx, func(ctx context.Context, t db.Txn) error {
+	err = l.tables.Read(ctx, func(ctx context.Context, t db.Txn) error {
 		has, err := l.recall(ctx, t, items)
 		lacks = nil
 		for i := range grants {
@@ -32,7 +32,7 @@ func (l *Ledger) Lacks(ctx context.Context, grants []hongbao.Grant) (lacks []hon
 // a thousand grants.
 func (l *Ledger) Settled(ctx context.Context, grants []hongbao.Grant) (settled []bool, err error) {
 	items := itemsOf(grants, 0)
-	err = l.read(ctx, func(ctx context.Context, t db.Txn) error {
+	err = l.tables.Read(ctx, func(ctx context.Context, t db.Txn) error {
 		has, err := l.recall(ctx, t, items)
 		settled = make([]bool, len(grants))
 		for i := range grants {

@@ -10,6 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/turn"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // Lazy returns a Ledger that calls open at its first use. After a failure it tries again once failedFor has passed.
@@ -18,13 +19,13 @@ func Lazy(config Config, open func(context.Context) (*Ledger, error)) *Ledger {
 	l := newLedger(config)
 	s := &lazyStore{open: open}
 	s.life, s.end = context.WithCancel(context.Background())
-	l.store = s
+	l.tables.Store = s
 	return l
 }
 
 // Ready opens the ledger unless it is open. It returns the error of the last attempt.
 func (l *Ledger) Ready(ctx context.Context) error {
-	if lazy, ok := l.store.(*lazyStore); ok {
+	if lazy, ok := l.tables.Store.(*lazyStore); ok {
 		_, err := lazy.ready(ctx)
 		return err
 	}
@@ -51,7 +52,9 @@ func (s *lazyStore) ready(ctx context.Context) (*Ledger, error) {
 		return l, nil
 	}
 	// WithoutTogether keeps the attempt out of the caller's Together, which is locked while it waits for the attempt.
-	attempt := s.opening.DoChan("", func() (any, error) { return s.attempt(WithoutTogether(context.WithoutCancel(ctx))) })
+	attempt := s.opening.DoChan("", func() (any, error) {
+		return s.attempt(tables.WithoutTogether(context.WithoutCancel(ctx)))
+	})
 	select {
 	case r := <-attempt:
 		l, _ := r.Val.(*Ledger) // nil with an error
@@ -91,7 +94,7 @@ func (s *lazyStore) Write(ctx context.Context, fn func(db.Txn) ([]db.Stmt, error
 	if err != nil {
 		return err
 	}
-	return l.store.Write(ctx, l.refusing(ctx, fn))
+	return l.tables.Store.Write(ctx, l.tables.Refusing(ctx, fn))
 }
 
 // Read opens the ledger unless it is open, and reads from it.
@@ -100,7 +103,7 @@ func (s *lazyStore) Read(ctx context.Context, fn func(db.Txn) error) error {
 	if err != nil {
 		return err
 	}
-	return l.store.Read(ctx, fn)
+	return l.tables.Store.Read(ctx, fn)
 }
 
 // Close ends a running attempt, and closes the ledger if it is open.
@@ -109,7 +112,7 @@ func (s *lazyStore) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.opened.Load(); l != nil {
-		return l.store.Close()
+		return l.tables.Store.Close()
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func TestLazyOpensOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			err := l.Together(t.Context(), func(ctx context.Context) error {
+			err := l.tables.Together(t.Context(), func(ctx context.Context) error {
 				return l.KeepControls(ctx)
 			})
 			_, reads := l.Controls(t.Context())
@@ -64,8 +64,8 @@ func TestLazyOpensWithinTogether(t *testing.T) {
 	l, _ := lazyLedger(t, &atomic.Bool{})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	err := l.Together(ctx, func(ctx context.Context) error {
-		return l.write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) { return nil, nil })
+	err := l.tables.Together(ctx, func(ctx context.Context) error {
+		return l.tables.Write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) { return nil, nil })
 	})
 	require.NoError(t, err)
 }

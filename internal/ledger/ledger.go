@@ -8,25 +8,20 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"go.uber.org/zap"
 
-	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // Ledger is the database that records which users were paid. All methods are safe for concurrent use by many workers
 // and processes.
 type Ledger struct {
-	config  Config
-	store   db.Store
-	dialect *db.Dialect
-	known   campaignCache
-	// refuseNewer, if not empty, is a query that fails if the schema is too new for this build.
-	refuseNewer string
-	log         atomic.Pointer[zap.Logger] // Config.Log, else the log of the first Settler; may be nil
-	newer       alarms
+	config Config
+	tables *tables.DB
+	known  campaignCache
+	log    atomic.Pointer[zap.Logger] // Config.Log, else the log of the first Settler; may be nil
+	newer  alarms
 }
 
 // Open connects to an existing ledger, and checks the server's settings and the schema. It creates and changes nothing.
@@ -39,9 +34,9 @@ func Open(ctx context.Context, config Config) (*Ledger, error) {
 	}
 	version, err := l.checkSchema(ctx)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the %s ledger: %w", l.dialect.Name, err), l.store.Close())
+		return nil, errors.Join(fmt.Errorf("open the %s ledger: %w", l.tables.Dialect.Name, err), l.tables.Store.Close())
 	}
-	l.refuseNewer = fmt.Sprintf(l.dialect.RefuseNewer, version)
+	l.tables.RefuseNewer = fmt.Sprintf(l.tables.Dialect.RefuseNewer, version)
 	return l, nil
 }
 
@@ -53,8 +48,8 @@ func Migrate(ctx context.Context, config Config) (steps []string, err error) {
 		return nil, err
 	}
 	steps, err = l.migrate(ctx)
-	if err = errors.Join(err, l.store.Close()); err != nil {
-		return nil, fmt.Errorf("migrate the %s ledger: %w", l.dialect.Name, err)
+	if err = errors.Join(err, l.tables.Store.Close()); err != nil {
+		return nil, fmt.Errorf("migrate the %s ledger: %w", l.tables.Dialect.Name, err)
 	}
 	return steps, nil
 }
@@ -74,69 +69,41 @@ func reach(ctx context.Context, config Config, create bool) (*Ledger, error) {
 	}
 	l := newLedger(config)
 	var err error
-	l.store, err = config.Database.Open(ctx, config.Limits, create)
+	l.tables.Store, err = config.Database.Open(ctx, config.Limits, create)
 	var missing *db.MissingError
 	if errors.As(err, &missing) {
 		err = fmt.Errorf("%w: %w", ErrNotInitialized, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open the %s ledger: %w", l.dialect.Name, err)
+		return nil, fmt.Errorf("open the %s ledger: %w", l.tables.Dialect.Name, err)
 	}
 	return l, nil
 }
 
 // newLedger returns a ledger without a store.
 func newLedger(config Config) *Ledger {
-	l := &Ledger{config: config, dialect: config.Database.Dialect(),
-		known: campaignCache{campaigns: make(map[string]knownCampaign)}, newer: alarms{last: make(map[string]time.Time)}}
+	l := &Ledger{config: config, known: campaignCache{campaigns: make(map[string]knownCampaign)},
+		newer: alarms{last: make(map[string]time.Time)}}
+	l.tables = &tables.DB{Dialect: config.Database.Dialect(), Timeout: config.Timeout, Retries: config.Retries,
+		Observe: config.Observe, Wrote: l.alarmNewer}
 	l.log.Store(config.Log)
 	return l
 }
 
 // Close waits for running transactions and closes all connections. Call no other method after it.
-func (l *Ledger) Close() error { return l.store.Close() }
+func (l *Ledger) Close() error { return l.tables.Store.Close() }
 
-// write runs a transaction, and retries it a bounded number of times while it fails with db.ErrAgain. Within Together
-// it runs as a part of the outer transaction.
-func (l *Ledger) write(ctx context.Context, fn func(context.Context, db.Txn) ([]db.Stmt, error)) error {
-	if t := togetherOf(ctx); t != nil {
-		return t.write(ctx, fn)
-	}
-	return l.again(ctx, func() error {
-		tctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
-		defer cancel()
-		return l.store.Write(tctx, l.refusing(tctx, func(t db.Txn) ([]db.Stmt, error) { return fn(tctx, t) }))
-	})
-}
-
-// readDurably is read for an answer that confirms what it has read. It returns once that is on the servers for which a
-// commit waits: on PostgreSQL what it has read may be committed, but not replicated yet.
-func (l *Ledger) readDurably(ctx context.Context, fn func(context.Context, db.Txn) error) error {
-	return l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) { return nil, fn(ctx, t) })
-}
+// Tables returns the ledger's database, for the packages beside this one.
+func (l *Ledger) Tables() *tables.DB { return l.tables }
 
 // Replicated returns once all that this process has read in the ledger is on the servers for which a commit waits. Call
 // it before something that can't be taken back, such as dealing packets, if no method that writes is called before.
 func (l *Ledger) Replicated(ctx context.Context) error {
-	err := l.readDurably(ctx, func(ctx context.Context, t db.Txn) error { return t.Run(ctx) })
+	err := l.tables.ReadDurably(ctx, func(ctx context.Context, t db.Txn) error { return t.Run(ctx) })
 	if err != nil {
 		return fmt.Errorf("wait for the ledger's standby: %w", err)
 	}
 	return nil
-}
-
-// refusing makes a transaction fail once a newer build has changed the schema incompatibly. A Ledger that migrates
-// checks the schema itself, because it may have no tables yet.
-func (l *Ledger) refusing(ctx context.Context, fn func(db.Txn) ([]db.Stmt, error)) func(db.Txn) ([]db.Stmt, error) {
-	if l.refuseNewer == "" {
-		return fn
-	}
-	return func(t db.Txn) ([]db.Stmt, error) {
-		if err := t.RefuseNewer(ctx, l.refuseNewer); err != nil {
-			return nil, err
-		}
-		return fn(t)
-	}
 }
 
 // alarmNewer logs the alarm that the schema is too new for this build, at most once a minute.
@@ -144,43 +111,6 @@ func (l *Ledger) alarmNewer(err error) {
 	if log := l.log.Load(); log != nil && errors.Is(err, db.ErrNewerSchema) && l.newer.due("") {
 		log.Error("ALARM: the ledger's schema is newer than this build can work with, so this process writes nothing to it, "+
 			"and grants wait unpaid; run the new build", zap.String("code", "newer_schema"), zap.Error(err))
-	}
-}
-
-// again runs a transaction, and retries it a bounded number of times while it fails with db.ErrAgain.
-func (l *Ledger) again(ctx context.Context, transact func() error) error {
-	run := func() (again bool, err error) {
-		start := time.Now()
-		err = transact()
-		l.alarmNewer(err)
-		again = errors.Is(err, db.ErrAgain)
-		l.observe("write", start, again, err)
-		if ctx.Err() != nil && hongbao.IsOutage(err) { // the caller gave up; the database is not down
-			err = hongbao.Errorf(hongbao.ClassOf(err), "%w: %w", context.Cause(ctx), err)
-		}
-		return again, err
-	}
-	wait := retry.Backoff(2*time.Millisecond, 100*time.Millisecond, l.config.Timeout)
-	retries := l.config.Retries + 1 // one more, because the first try only assumes that all rows are new
-	return retry.Do(ctx, backoff.WithMaxRetries(wait, uint64(retries)), run)
-}
-
-// read runs fn on one snapshot. Within a Together that has written something, it runs fn in that transaction.
-func (l *Ledger) read(ctx context.Context, fn func(context.Context, db.Txn) error) error {
-	if begun, err := togetherOf(ctx).read(ctx, fn); begun {
-		return err
-	}
-	tctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
-	defer cancel()
-	start := time.Now()
-	err := l.store.Read(tctx, func(t db.Txn) error { return fn(tctx, t) })
-	l.observe("read", start, false, err)
-	return err
-}
-
-func (l *Ledger) observe(kind string, start time.Time, again bool, err error) {
-	if l.config.Observe != nil {
-		l.config.Observe(kind, time.Since(start), again, err)
 	}
 }
 
@@ -230,12 +160,12 @@ func (l *Ledger) lookUp(ctx context.Context, id string, packet int64) (knownCamp
 	if k, ok := l.known.get(id); ok && packet <= k.packets {
 		return k, true, nil
 	}
-	k, found, err := rowQuery[knownCampaign]{"look up campaign " + id + " in the ledger",
+	k, found, err := tables.Ask("look up campaign "+id+" in the ledger",
 		`SELECT currency, packets FROM campaign WHERE id = $1`, []any{id}, func(s db.Scan) (k knownCampaign, err error) {
 			err = s(&k.currency, &k.packets)
 			return k, err
-		}}.one(ctx, l)
-	if found && togetherOf(ctx) == nil { // a campaign that Together has created may be rolled back
+		}).One(ctx, l.tables)
+	if found && !tables.InTogether(ctx) { // a campaign that Together has created may be rolled back
 		l.known.put(id, k)
 	}
 	return k, found, err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
@@ -16,18 +17,18 @@ func (l *Ledger) AcceptLoss(ctx context.Context, from int64, token string, decis
 		return hongbao.Errorf(hongbao.ClassPermanent, "accept the loss of shard %d: %w", decision.Shard, err)
 	}
 	move := shardMove{shard: decision.Shard, from: from, to: ShardState{Epoch: decision.Epoch, Token: token}}
-	return move.named(l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+	return move.named(l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		if _, err := move.run(ctx, t); err != nil {
 			return nil, err
 		}
-		return []db.Stmt{{SQL: l.dialect.InsertAcceptedLoss,
+		return []db.Stmt{{SQL: l.tables.Dialect.InsertAcceptedLoss,
 			Args: []any{int64(decision.Shard), decision.Epoch, decision.By, decision.Why, decision.Lost, time.Now().UnixMilli()}}}, nil
 	}))
 }
 
 // AcceptedLosses lists up to limit accepted losses, the newest first.
 func (l *Ledger) AcceptedLosses(ctx context.Context, limit int) ([]model.AcceptedLoss, error) {
-	return rowQuery[model.AcceptedLoss]{"list the losses that were accepted",
+	return tables.Ask("list the losses that were accepted",
 		`SELECT shard, epoch, accepted_by, why, lost, created_at FROM accepted_loss
 			ORDER BY created_at DESC, shard, epoch DESC LIMIT $1`, []any{int64(limit)},
 		func(s db.Scan) (w model.AcceptedLoss, err error) {
@@ -35,5 +36,5 @@ func (l *Ledger) AcceptedLosses(ctx context.Context, limit int) ([]model.Accepte
 			err = s(&w.Shard, &w.Epoch, &w.By, &w.Why, &w.Lost, &at)
 			w.At = time.UnixMilli(at).UTC()
 			return w, err
-		}}.all(ctx, l)
+		}).All(ctx, l.tables)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // Lost is what the ledger knows of a shard's events above a seq.
@@ -24,18 +25,18 @@ type Lost struct {
 
 // LostEvents reads everything that the ledger knows of a shard's events above a seq, on one snapshot.
 func (l *Ledger) LostEvents(ctx context.Context, shard int, above int64) (lost Lost, err error) {
-	err = l.readPages(ctx, func(ctx context.Context, t db.Txn) (err error) {
+	err = l.tables.ReadPages(ctx, func(ctx context.Context, t db.Txn) (err error) {
 		lost = Lost{}
 		for _, table := range []string{"grants", "pending"} {
 			if err := lost.read(ctx, t, table, shard, above); err != nil {
 				return err
 			}
 		}
-		_, lost.Others, err = rowQuery[int64]{sql: `SELECT 1 FROM quarantine WHERE shard = $1 AND seq > $2
+		_, lost.Others, err = tables.Query[int64]{SQL: `SELECT 1 FROM quarantine WHERE shard = $1 AND seq > $2
 			UNION ALL SELECT 1 FROM refund WHERE shard = $1 AND close_seq > $2
 			UNION ALL SELECT 1 FROM refund_close WHERE shard = $1 AND close_seq > $2
 			UNION ALL SELECT 1 FROM archive_shard WHERE shard = $1 AND last_seq > $2 LIMIT 1`,
-			args: []any{int64(shard), above}, row: number}.first(ctx, t)
+			Args: []any{int64(shard), above}, Row: tables.Number}.First(ctx, t)
 		return err
 	})
 	if err != nil {
@@ -49,7 +50,7 @@ func (l *Ledger) LostEvents(ctx context.Context, shard int, above int64) (lost L
 
 func (lost *Lost) read(ctx context.Context, t db.Txn, table string, shard int, above int64) error {
 	last := hongbao.Grant{Seq: above + 1} // sorts before every row of that seq, since no campaign has an empty id
-	return eachPage(ctx, t, `SELECT `+grantColumns+`,
+	return tables.EachPage(ctx, t, `SELECT `+tables.GrantColumns+`,
 		COALESCE((SELECT code FROM code AS k WHERE k.campaign = `+table+`.campaign AND k.packet = `+table+`.packet), ''),
 		COALESCE((SELECT currency FROM campaign AS c WHERE c.id = `+table+`.campaign), '')
 		FROM `+table+` WHERE shard = $1 AND seq >= $2 AND (seq, campaign, packet) > ($2, $3, $4)

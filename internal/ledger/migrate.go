@@ -13,11 +13,11 @@ import (
 
 // makeIndexes creates the indexes of the missing steps, on a database that already has tables.
 func (l *Ledger) makeIndexes(ctx context.Context, missing []db.Step) error {
-	store, ok := l.store.(db.Indexer)
+	store, ok := l.tables.Store.(db.Indexer)
 	if !ok {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, l.tables.Timeout)
 	defer cancel()
 	for _, m := range missing {
 		if m.Index == "" {
@@ -32,10 +32,10 @@ func (l *Ledger) makeIndexes(ctx context.Context, missing []db.Step) error {
 
 // readSchema returns the steps that the database has; none if it has no tables yet.
 func (l *Ledger) readSchema(ctx context.Context) (has db.Schema, err error) {
-	err = l.read(ctx, func(ctx context.Context, t db.Txn) error {
+	err = l.tables.Read(ctx, func(ctx context.Context, t db.Txn) error {
 		has = db.Schema{}
 		tables := 0
-		if err := t.Query(ctx, l.dialect.HasSchema, nil, func(s db.Scan) error { return s(&tables) }); err != nil ||
+		if err := t.Query(ctx, l.tables.Dialect.HasSchema, nil, func(s db.Scan) error { return s(&tables) }); err != nil ||
 			tables == 0 {
 			return err
 		}
@@ -87,7 +87,7 @@ var ErrOldSchema = errors.New("the schema is older than this build")
 
 // checkSchema refuses a database whose tables this build can't work with, and returns this build's version.
 func (l *Ledger) checkSchema(ctx context.Context) (version int64, err error) {
-	steps := l.dialect.Migrations
+	steps := l.tables.Dialect.Migrations
 	has, err := l.readSchema(ctx)
 	if err == nil {
 		err = checkSteps(&has, steps)
@@ -107,7 +107,7 @@ func (l *Ledger) checkSchema(ctx context.Context) (version int64, err error) {
 
 // migrate brings the schema up to date, and returns the names of the steps that it ran.
 func (l *Ledger) migrate(ctx context.Context) ([]string, error) {
-	steps := l.dialect.Migrations
+	steps := l.tables.Dialect.Migrations
 	return l.apply(ctx, steps)
 }
 
@@ -121,7 +121,7 @@ func (l *Ledger) apply(ctx context.Context, steps []db.Step) (done []string, err
 	if err == nil && has.Done < int64(len(steps)) {
 		done, err = l.complete(ctx, steps, has.Done)
 	}
-	if store, ok := l.store.(db.Granter); err == nil && ok && len(has.Steps) <= len(steps) {
+	if store, ok := l.tables.Store.(db.Granter); err == nil && ok && len(has.Steps) <= len(steps) {
 		err = store.Grant(ctx)
 	}
 	return done, err
@@ -130,8 +130,8 @@ func (l *Ledger) apply(ctx context.Context, steps []db.Step) (done []string, err
 // complete runs the steps after the first has. Unless the store is a migrator, all run in one transaction that locks
 // out other migrations.
 func (l *Ledger) complete(ctx context.Context, steps []db.Step, has int64) (done []string, err error) {
-	if m, ok := l.store.(db.Migrator); ok {
-		tctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
+	if m, ok := l.tables.Store.(db.Migrator); ok {
+		tctx, cancel := context.WithTimeout(ctx, l.tables.Timeout)
 		defer cancel()
 		return m.Migrate(tctx, steps, func(has *db.Schema) error { return checkSteps(has, steps) })
 	}
@@ -140,7 +140,7 @@ func (l *Ledger) complete(ctx context.Context, steps []db.Step, has int64) (done
 			return nil, err
 		}
 	}
-	err = l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+	err = l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		done, err = l.missing(ctx, t, steps)
 		return nil, err
 	})
@@ -150,7 +150,7 @@ func (l *Ledger) complete(ctx context.Context, steps []db.Step, has int64) (done
 // missing runs and records the steps that the database lacks. It refuses a database whose steps are not a prefix of the
 // build's.
 func (l *Ledger) missing(ctx context.Context, t db.Txn, steps []db.Step) (done []string, err error) {
-	for _, lock := range l.dialect.Lock {
+	for _, lock := range l.tables.Dialect.Lock {
 		if err := t.Run(ctx, db.Stmt{SQL: lock}); err != nil {
 			return nil, err
 		}

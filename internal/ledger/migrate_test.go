@@ -16,6 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -61,7 +62,7 @@ func (f *fixture) applies(ctx context.Context, steps []db.Step) (done []string, 
 		return nil, err
 	}
 	done, err = l.apply(ctx, steps)
-	return done, errors.Join(err, l.store.Close())
+	return done, errors.Join(err, l.tables.Store.Close())
 }
 
 // Several migrations at once create an index while settlers write to its table. They replace an invalid index that a
@@ -99,8 +100,8 @@ func TestPostgresIndexIsMadeBesideWriters(t *testing.T) {
 			again, err := f.applies(t.Context(), steps)
 			require.NoError(t, err)
 			require.Empty(t, again)
-			valid, _, err := rowQuery[int64]{"ask", `SELECT COUNT(*) FROM pg_index WHERE indisvalid AND NOT indisunique
-				AND indexrelid = to_regclass('grants_by_epoch')`, nil, number}.one(t.Context(), f.ledger)
+			valid, _, err := tables.Ask("ask", `SELECT COUNT(*) FROM pg_index WHERE indisvalid AND NOT indisunique
+				AND indexrelid = to_regclass('grants_by_epoch')`, nil, tables.Number).One(t.Context(), f.ledger.tables)
 			require.NoError(t, err)
 			require.EqualValues(t, 1, valid)
 			l, err := Open(t.Context(), f.config)
@@ -131,8 +132,8 @@ func TestPostgresIndexBlocksNoWriter(t *testing.T) {
 		return err
 	})
 	testkit.Eventually(t, 30*time.Second, func() bool {
-		n, _, err := rowQuery[int64]{"ask", `SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database()
-			AND query LIKE '%INDEX%grants_by_epoch%' AND wait_event_type = 'Lock'`, nil, number}.one(t.Context(), f.ledger)
+		n, _, err := tables.Ask("ask", `SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database()
+			AND query LIKE '%INDEX%grants_by_epoch%' AND wait_event_type = 'Lock'`, nil, tables.Number).One(t.Context(), f.ledger.tables)
 		return err == nil && n == 1
 	}, "the migration waits")
 	quick, cancel := context.WithTimeout(t.Context(), f.config.LockTimeout/2)

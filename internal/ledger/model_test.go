@@ -6,13 +6,12 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/hongbao-project/hongbao/internal/testkit"
-
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // bookModel is the simplest possible ledger of one campaign.
@@ -108,7 +107,7 @@ func testModel(t *testing.T, f *fixture) {
 			f.agrees(rt, campaign, other, m)
 		}
 	})
-	differences, err := f.ledger.CheckConservation(t.Context())
+	differences, err := f.books().CheckConservation(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, differences)
 }
@@ -130,7 +129,7 @@ func (f *fixture) agrees(t require.TestingT, campaign, other string, m *bookMode
 		}
 	}
 	require.Equal(t, m.aside, aside)
-	totals, _, err := f.ledger.Totals(context.Background(), campaign)
+	totals, _, err := f.books().Totals(context.Background(), campaign)
 	require.NoError(t, err)
 	require.Len(t, m.paid, int(totals.Grants))
 	require.Equal(t, fundedFor(m.packets), totals.Funded)

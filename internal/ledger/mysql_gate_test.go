@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
+	kept "github.com/hongbao-project/hongbao/internal/ledger/access"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -22,7 +23,7 @@ import (
 func TestMariaDBIsolation(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, mariadbConfig(t))
-	store := f.ledger.store
+	store := f.ledger.tables.Store
 	look := func(x db.Txn) (n int64) {
 		require.NoError(t, x.Query(t.Context(), `SELECT COUNT(*) FROM campaign`, nil, func(s db.Scan) error { return s(&n) }))
 		return n
@@ -124,9 +125,9 @@ func TestMariaDBReadOnlyServer(t *testing.T) {
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 
 	execute(t, admin, "SET GLOBAL read_only = ON")
-	_, err := f.ledger.Live(t.Context())
+	_, err := kept.Of(f.ledger.tables).Live(t.Context())
 	require.True(t, refusesWrites(err), "a former primary may have keys that were revoked since: %v", err)
-	_, err = f.ledger.Live(t.Context())
+	_, err = kept.Of(f.ledger.tables).Live(t.Context())
 	require.ErrorAs(t, err, &refused, "the store discards the connection and checks the next one")
 }
 

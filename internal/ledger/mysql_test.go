@@ -99,7 +99,7 @@ func TestMariaDBFewStatements(t *testing.T) {
 	f := newFixture(t, config)
 	f.create(t, "rain", 2_000)
 	asked := func() (n int64) {
-		err := f.ledger.store.Read(t.Context(), func(x db.Txn) error {
+		err := f.ledger.tables.Store.Read(t.Context(), func(x db.Txn) error {
 			return x.Query(t.Context(), `SHOW SESSION STATUS LIKE 'Questions'`, nil, func(s db.Scan) error {
 				var name string
 				return s(&name, &n)

@@ -42,7 +42,7 @@ func (l *Ledger) Once(ctx context.Context, r access.Request, do func(context.Con
 	if err != nil || kept != "" {
 		return []byte(kept), kept != "", wrapOnce(&r, err)
 	}
-	err = l.Together(ctx, func(ctx context.Context) (err error) {
+	err = l.tables.Together(ctx, func(ctx context.Context) (err error) {
 		if answer, err = do(ctx); err != nil {
 			return err
 		}
@@ -52,9 +52,9 @@ func (l *Ledger) Once(ctx context.Context, r access.Request, do func(context.Con
 		return answer, false, nil
 	}
 	// The condition answer = '' keeps the result if the transaction was committed after all.
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.config.Timeout)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.tables.Timeout)
 	defer cancel()
-	released := l.write(ending, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+	released := l.tables.Write(ending, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		return []db.Stmt{{SQL: `DELETE FROM idempotency WHERE caller = $1 AND idempotency_key = $2 AND claim = $3 AND answer = ''`,
 			Args: []any{r.Caller, r.Key, claim}}}, nil
 	})
@@ -74,17 +74,17 @@ func wrapOnce(r *access.Request, err error) error {
 
 // claimOnce claims a request, or returns its stored result. It deletes rows that are older than a day.
 func (l *Ledger) claimOnce(ctx context.Context, r *access.Request, claim string) (answer string, err error) {
-	err = l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+	err = l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		answer = ""
-		err := t.Run(ctx, db.Stmt{SQL: `DELETE FROM idempotency WHERE claimed_at < ` + l.dialect.Now + ` - $1`,
+		err := t.Run(ctx, db.Stmt{SQL: `DELETE FROM idempotency WHERE claimed_at < ` + l.tables.Dialect.Now + ` - $1`,
 			Args: []any{onceAge.Milliseconds()}},
-			db.Stmt{SQL: l.dialect.InsertOnceClaim, Args: []any{r.Caller, r.Key, r.Hash, claim}})
+			db.Stmt{SQL: l.tables.Dialect.InsertOnceClaim, Args: []any{r.Caller, r.Key, r.Hash, claim}})
 		if err != nil {
 			return nil, err
 		}
 		var hash, holder string
 		var age int64
-		err = t.Query(ctx, `SELECT body_hash, claim, answer, `+l.dialect.Now+` - claimed_at FROM idempotency
+		err = t.Query(ctx, `SELECT body_hash, claim, answer, `+l.tables.Dialect.Now+` - claimed_at FROM idempotency
 			WHERE caller = $1 AND idempotency_key = $2`, []any{r.Caller, r.Key},
 			func(s db.Scan) error { return s(&hash, &holder, &answer, &age) })
 		switch {
@@ -105,7 +105,7 @@ func (l *Ledger) claimOnce(ctx context.Context, r *access.Request, claim string)
 // takeClaim takes over an expired claim, whose process has probably died.
 func (l *Ledger) takeClaim(ctx context.Context, t db.Txn, r *access.Request, holder, claim string) error {
 	var changed int64
-	err := t.Run(ctx, db.Stmt{SQL: `UPDATE idempotency SET claim = $4, claimed_at = ` + l.dialect.Now + `
+	err := t.Run(ctx, db.Stmt{SQL: `UPDATE idempotency SET claim = $4, claimed_at = ` + l.tables.Dialect.Now + `
 		WHERE caller = $1 AND idempotency_key = $2 AND claim = $3 AND answer = ''`,
 		Args: []any{r.Caller, r.Key, holder, claim}, Changed: &changed})
 	if err == nil && changed == 0 {
@@ -119,7 +119,7 @@ func (l *Ledger) keepAnswer(ctx context.Context, r *access.Request, claim string
 	if len(answer) == 0 {
 		return errors.New("keep the answer to a request: it is empty, so a repeat could not find it")
 	}
-	return l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+	return l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		var changed int64
 		err := t.Run(ctx, db.Stmt{SQL: `UPDATE idempotency SET answer = $4
 			WHERE caller = $1 AND idempotency_key = $2 AND claim = $3 AND answer = ''`,

@@ -18,6 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -82,7 +83,7 @@ func testOnce(t *testing.T, f *fixture) {
 	require.False(t, again)
 	require.Equal(t, "{}", string(answer))
 	var left int64
-	left, _, err = rowQuery[int64]{"count", `SELECT COUNT(*) FROM idempotency`, nil, number}.one(ctx, l)
+	left, _, err = tables.Ask("count", `SELECT COUNT(*) FROM idempotency`, nil, tables.Number).One(ctx, l.tables)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, left, "the expired rows were deleted")
 }
@@ -125,7 +126,7 @@ func testOnceFails(t *testing.T, f *fixture) {
 		if calls++; calls == 1 { // a write fails, but the request continues: Once runs all of it again
 			_, err := l.CreateCampaign(ctx, testCampaign(t, "snow", 2))
 			require.NoError(t, err)
-			require.Error(t, l.write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) { return nil, errors.New("no") }))
+			require.Error(t, l.tables.Write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) { return nil, errors.New("no") }))
 		}
 		return do(ctx)
 	})
@@ -214,57 +215,4 @@ func testOnceAnswerLost(t *testing.T, s *faulty) {
 	require.True(t, again)
 	require.Equal(t, created("rain"), answer)
 	require.True(t, f.exists(t, "rain"))
-}
-
-func testSessions(t *testing.T, f *fixture) {
-	ctx, l := t.Context(), f.ledger
-	k, _ := access.NewKey(access.RoleViewer, nil)
-	_, err := l.AddKey(ctx, k)
-	require.NoError(t, err)
-	session := func(name string, lasts time.Duration) access.Session {
-		return access.Session{Hash: name, Key: k.ID, SecretHash: k.Hash, Begun: time.Now().UTC().Truncate(time.Millisecond),
-			Expires: time.Now().Add(lasts).UTC().Truncate(time.Millisecond)}
-	}
-	first := session("first", time.Hour)
-	require.NoError(t, l.AddSession(ctx, first))
-	require.NoError(t, l.AddSession(ctx, session("over", -time.Second)))
-	live, err := l.Live(ctx)
-	require.NoError(t, err)
-	require.Equal(t, []access.Session{first}, live.Sessions)
-	require.Len(t, live.Keys, 1)
-	ends := func() time.Time {
-		live, err := l.Live(ctx)
-		require.NoError(t, err)
-		require.Len(t, live.Sessions, 1)
-		return live.Sessions[0].Expires
-	}
-	later := first.Expires.Add(time.Minute)
-	require.NoError(t, l.KeepSession(ctx, "first", later))
-	require.Equal(t, later, ends())
-	require.NoError(t, l.KeepSession(ctx, "first", first.Expires))
-	require.Equal(t, later, ends(), "it moves no end back")
-	require.NoError(t, l.AddSession(ctx, session("gone", -time.Second)))
-	require.NoError(t, l.KeepSession(ctx, "gone", later))
-	require.Equal(t, later, ends(), "a session that has ended stays so")
-	for i := range maxSessions {
-		require.NoError(t, l.AddSession(ctx, session(fmt.Sprintf("%03d", i), time.Hour)))
-	}
-	live, err = l.Live(ctx)
-	require.NoError(t, err)
-	require.Len(t, live.Sessions, maxSessions, "the oldest gave way")
-	for range 2 {
-		require.NoError(t, l.EndSession(ctx, "049"))
-	}
-	live, err = l.Live(ctx)
-	require.NoError(t, err)
-	require.Len(t, live.Sessions, maxSessions-1)
-	stranger := session("stranger", time.Hour)
-	stranger.Key = "nobody"
-	require.Error(t, l.AddSession(ctx, stranger))
-
-	_, err = l.RevokeKey(ctx, k.ID)
-	require.NoError(t, err)
-	live, err = l.Live(ctx)
-	require.NoError(t, err)
-	require.Empty(t, live.Keys)
 }

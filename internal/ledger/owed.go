@@ -9,6 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // OwedRow is a range of a shard's events that a group owes to its sink. While the sink is not removed, Last is
@@ -22,13 +23,13 @@ type OwedRow struct {
 
 // OwedRows returns what the groups of all sinks owe, in the order of sink, shard and seq.
 func (l *Ledger) OwedRows(ctx context.Context) ([]OwedRow, error) {
-	return owedRows("read what the sinks owe", `1 = 1`).all(ctx, l)
+	return owedRows("read what the sinks owe", `1 = 1`).All(ctx, l.tables)
 }
 
 // Owed returns what each group owes on a shard. A group that is not among them owes every event.
 func (l *Ledger) Owed(ctx context.Context, shard int) (map[string]stream.Owed, error) {
 	what := fmt.Sprintf("read what the sinks owe on shard %d", shard)
-	rows, err := owedRows(what, `shard = $1`, int64(shard)).all(ctx, l)
+	rows, err := owedRows(what, `shard = $1`, int64(shard)).All(ctx, l.tables)
 	out := map[string]stream.Owed{}
 	for i := range rows {
 		out[rows[i].Sink] = OwedBy(rows, rows[i].Sink, shard)
@@ -47,14 +48,14 @@ func OwedBy(rows []OwedRow, sink string, shard int) stream.Owed {
 	return stream.NewOwed(ranges)
 }
 
-func owedRows(what, where string, args ...any) rowQuery[OwedRow] {
-	return rowQuery[OwedRow]{what, `SELECT sink, shard, first_seq, last_seq, begun_at, ended_at FROM owed WHERE ` + where +
+func owedRows(what, where string, args ...any) tables.Query[OwedRow] {
+	return tables.Ask(what, `SELECT sink, shard, first_seq, last_seq, begun_at, ended_at FROM owed WHERE `+where+
 		` ORDER BY sink, shard, last_seq`, args, func(s db.Scan) (r OwedRow, err error) {
 		var shard, begun, ended int64
 		err = s(&r.Sink, &shard, &r.First, &r.Last, &begun, &ended)
-		r.Shard, r.Begun, r.Ended = int(shard), atMilli(begun), atMilli(ended)
+		r.Shard, r.Begun, r.Ended = int(shard), tables.At(begun), tables.At(ended)
 		return r, err
-	}}
+	})
 }
 
 // Owe records that a group owes all events of a shard from the seq first on, or from the end of an earlier range if that
@@ -66,19 +67,20 @@ func (l *Ledger) Owe(ctx context.Context, sink string, shard int, first int64) e
 		return hongbao.Errorf(hongbao.ClassPermanent, "%s: seq %d is below 1", what, first)
 	}
 	args := []any{sink, int64(shard), int64(stream.Forever)}
-	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
-		_, found, err := rowQuery[int64]{sql: `SELECT first_seq FROM owed WHERE sink = $1 AND shard = $2 AND last_seq = $3` +
-			l.dialect.Share, args: args, row: number}.first(ctx, t) // it waits for an EndOwing that is under way
+	err := l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+		_, found, err := tables.Query[int64]{SQL: `SELECT first_seq FROM owed
+			WHERE sink = $1 AND shard = $2 AND last_seq = $3` + l.tables.Dialect.Share, Args: args,
+			Row: tables.Number}.First(ctx, t) // it waits for an EndOwing that is under way
 		if err != nil || found {
 			return nil, err
 		}
-		err = t.Run(ctx, db.Stmt{SQL: l.dialect.InsertOwed,
+		err = t.Run(ctx, db.Stmt{SQL: l.tables.Dialect.InsertOwed,
 			Args: []any{sink, int64(shard), first, int64(stream.Forever), time.Now().UnixMilli()}})
 		if err != nil {
 			return nil, err
 		}
-		last, _, err := rowQuery[int64]{sql: `SELECT COALESCE(MAX(last_seq), 0) FROM owed
-			WHERE sink = $1 AND shard = $2 AND last_seq < $3`, args: args, row: number}.first(ctx, t)
+		last, _, err := tables.Query[int64]{SQL: `SELECT COALESCE(MAX(last_seq), 0) FROM owed
+			WHERE sink = $1 AND shard = $2 AND last_seq < $3`, Args: args, Row: tables.Number}.First(ctx, t)
 		return []db.Stmt{{SQL: `UPDATE owed SET first_seq = $4
 			WHERE sink = $1 AND shard = $2 AND last_seq = $3 AND first_seq < $4`, Args: append(args, last+1)}}, err
 	})
@@ -95,7 +97,7 @@ var errGroupIsBack = errors.New("the group exists again")
 // group was created. It waits for this transaction, so the group never exists without a record.
 func (l *Ledger) EndOwing(ctx context.Context, sink string, shard int, last int64,
 	gone func(context.Context) (bool, error)) error {
-	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+	err := l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		args := []any{sink, int64(shard), int64(stream.Forever), last}
 		err := t.Run(ctx, db.Stmt{SQL: `DELETE FROM owed WHERE sink = $1 AND shard = $2 AND last_seq = $3 AND first_seq > $4`,
 			Args: args}, // the group owed nothing yet

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/ledgertest"
 )
 
 func isGone(context.Context) (bool, error) { return true, nil }
@@ -102,8 +103,8 @@ func testOwedBack(t *testing.T, f *fixture) {
 	require.Equal(t, stream.Owed{{First: 1, Last: stream.Forever}}, f.owes(t, "kafka"))
 
 	var g errgroup.Group
-	asked, inner := make(chan struct{}, 1), f.ledger.store
-	f.ledger.store = &watched{Store: inner, query: func(_ context.Context, sql string, _ int) {
+	asked, inner := make(chan struct{}, 1), f.ledger.tables.Store
+	f.ledger.tables.Store = &ledgertest.Watched{Store: inner, Query: func(_ context.Context, sql string, _ int) {
 		if strings.HasPrefix(sql, "SELECT first_seq FROM owed") {
 			asked <- struct{}{}
 		}
@@ -118,6 +119,6 @@ func testOwedBack(t *testing.T, f *fixture) {
 	}
 	require.NoError(t, f.ledger.EndOwing(t.Context(), "kafka", 0, 50, created))
 	require.NoError(t, g.Wait())
-	f.ledger.store = inner
+	f.ledger.tables.Store = inner
 	require.Equal(t, stream.Owed{{First: 1, Last: 50}, {First: 60, Last: stream.Forever}}, f.owes(t, "kafka"))
 }

@@ -14,55 +14,13 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
+	"github.com/hongbao-project/hongbao/internal/ledger/ledgertest"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
-
-// watched is a store that reports each query and its rows, and each statement that changes something.
-type watched struct {
-	db.Store
-	query func(ctx context.Context, sql string, rows int)
-	run   func(stmts int)
-}
-
-type watchedTxn struct {
-	db.Txn
-	by *watched
-}
-
-func (w *watched) Read(ctx context.Context, fn func(db.Txn) error) error {
-	return w.Store.Read(ctx, func(t db.Txn) error { return fn(watchedTxn{t, w}) })
-}
-
-func (w *watched) Write(ctx context.Context, fn func(db.Txn) ([]db.Stmt, error)) error {
-	return w.Store.Write(ctx, func(t db.Txn) ([]db.Stmt, error) {
-		last, err := fn(watchedTxn{t, w})
-		if len(last) > 0 && w.run != nil {
-			w.run(len(last))
-		}
-		return last, err
-	})
-}
-
-func (t watchedTxn) Run(ctx context.Context, stmts ...db.Stmt) error {
-	if t.by.run != nil {
-		t.by.run(len(stmts))
-	}
-	return t.Txn.Run(ctx, stmts...)
-}
-
-func (t watchedTxn) Query(ctx context.Context, sql string, args []any, row func(db.Scan) error) error {
-	rows := 0
-	err := t.Txn.Query(ctx, sql, args, func(s db.Scan) error {
-		rows++
-		return row(s)
-	})
-	if t.by.query != nil {
-		t.by.query(ctx, sql, rows)
-	}
-	return err
-}
 
 // many creates a campaign with n grants of amount 1, each to a different user. It writes the rows directly, as n/100
 // settled batches would leave them.
@@ -81,7 +39,7 @@ func many(t *testing.T, f *fixture, id string, n int64) {
 		db.Stmt{SQL: `INSERT INTO transfer (id, kind, campaign, debit, amount, grants, batch, created_at)
 			SELECT 'grants:' || campaign || ':' || batch, 'grants', campaign, 'pool:' || campaign, COUNT(*), COUNT(*), batch, 0
 			FROM grants WHERE campaign = $1 GROUP BY campaign, batch`, Args: []any{id}},
-		db.Stmt{SQL: `UPDATE account SET balance = 0 WHERE id = $1`, Args: []any{PoolAccount(id)}},
+		db.Stmt{SQL: `UPDATE account SET balance = 0 WHERE id = $1`, Args: []any{tables.PoolAccount(id)}},
 		db.Stmt{SQL: `UPDATE campaign SET granted = $2, grants = $3 WHERE id = $1`, Args: []any{id, n, n}})
 }
 
@@ -91,11 +49,11 @@ func TestSumsAreReadInPages(t *testing.T) { // not parallel: it measures the hea
 	f := newFixture(t, sqliteConfig(t))
 	weigh := func() (queries int, bytes uint64) {
 		var deadline time.Time
-		inner := f.ledger.store
-		f.ledger.store = &watched{Store: inner, query: func(ctx context.Context, sql string, rows int) {
+		inner := f.ledger.tables.Store
+		f.ledger.tables.Store = &ledgertest.Watched{Store: inner, Query: func(ctx context.Context, sql string, rows int) {
 			queries++
 			require.Contains(t, sql, "LIMIT", "a query without a limit")
-			require.LessOrEqual(t, rows, sumRows)
+			require.LessOrEqual(t, rows, tables.PageRows)
 			until, ok := ctx.Deadline()
 			require.True(t, ok)
 			require.True(t, until.After(deadline), "the pages share one time limit: %s", sql)
@@ -107,8 +65,8 @@ func TestSumsAreReadInPages(t *testing.T) { // not parallel: it measures the hea
 				bytes = max(bytes, m.HeapAlloc)
 			}
 		}}
-		differences, err := f.ledger.CheckConservation(t.Context())
-		f.ledger.store = inner
+		differences, err := f.books().CheckConservation(t.Context())
+		f.ledger.tables.Store = inner
 		require.NoError(t, err)
 		require.Empty(t, differences)
 		return queries, bytes
@@ -121,9 +79,9 @@ func TestSumsAreReadInPages(t *testing.T) { // not parallel: it measures the hea
 	require.InDelta(t, light, heavy, 1<<20, "10,000 grants take %d bytes, 210,000 take %d", light, heavy)
 	f.tamper(t, db.Stmt{SQL: `UPDATE account SET balance = balance - 1 WHERE id = 'user:CNY:u77'`},
 		db.Stmt{SQL: `UPDATE account SET balance = balance + 1 WHERE id = 'user:CNY:u150000'`})
-	differences, err := f.ledger.CheckConservation(t.Context())
+	differences, err := f.books().CheckConservation(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []Difference{
+	require.Equal(t, []books.Difference{
 		{Where: "account user:CNY:u150000", What: "its grants + paid from the reserve = balance", Want: 1, Got: 2},
 		{Where: "account user:CNY:u77", What: "its grants + paid from the reserve = balance", Want: 2, Got: 1},
 	}, differences)
@@ -150,11 +108,11 @@ func TestCreditsAreReadInPages(t *testing.T) { // not parallel: it measures the 
 	weigh := func(n int64) (queries int, bytes uint64) {
 		f := newFixture(t, sqliteConfig(t))
 		manyCredits(t, f, n)
-		inner := f.ledger.store
+		inner := f.ledger.tables.Store
 		var deadline time.Time
-		f.ledger.store = &watched{Store: inner, query: func(ctx context.Context, sql string, rows int) {
+		f.ledger.tables.Store = &ledgertest.Watched{Store: inner, Query: func(ctx context.Context, sql string, rows int) {
 			queries++
-			require.LessOrEqual(t, rows, sumRows)
+			require.LessOrEqual(t, rows, tables.PageRows)
 			require.True(t, strings.Contains(sql, "LIMIT") || strings.Contains(sql, "credit_fund"), sql)
 			until, ok := ctx.Deadline()
 			require.True(t, ok)
@@ -165,12 +123,12 @@ func TestCreditsAreReadInPages(t *testing.T) { // not parallel: it measures the 
 			runtime.ReadMemStats(&m)
 			bytes = max(bytes, m.HeapAlloc)
 		}}
-		differences, err := f.ledger.CheckCredits(t.Context())
-		f.ledger.store = inner
+		differences, err := f.books().CheckCredits(t.Context())
+		f.ledger.tables.Store = inner
 		require.NoError(t, err)
 		require.Empty(t, differences)
 		f.tamper(t, db.Stmt{SQL: `UPDATE credit SET amount = 2 WHERE reference = $1`, Args: []any{fmt.Sprint("s", n-1)}})
-		differences, err = f.ledger.CheckCredits(t.Context())
+		differences, err = f.books().CheckCredits(t.Context())
 		require.NoError(t, err)
 		require.Len(t, differences, 2, "its account, and its fund")
 		return queries, bytes
@@ -186,10 +144,10 @@ func TestRefundCountsBeforeItLocks(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, sqliteConfig(t))
 	many(t, f, "rain", 25_000)
-	inner, writing, pages := f.ledger.store, false, 0
-	f.ledger.store = &watched{Store: inner, run: func(int) { writing = true }, query: func(_ context.Context,
+	inner, writing, pages := f.ledger.tables.Store, false, 0
+	f.ledger.tables.Store = &ledgertest.Watched{Store: inner, Run: func(int) { writing = true }, Query: func(_ context.Context,
 		sql string, rows int) {
-		require.LessOrEqual(t, rows, sumRows)
+		require.LessOrEqual(t, rows, tables.PageRows)
 		if strings.Contains(sql, "FROM grants") {
 			require.False(t, writing, "grants are read under the lock: %s", sql)
 			pages++
@@ -199,7 +157,7 @@ func TestRefundCountsBeforeItLocks(t *testing.T) {
 	closed.Shard, closed.Seq = 0, 25_001
 	closed.Close = stream.Closing{Granted: 25_000, GrantedAmount: 25_000}
 	_, err := f.ledger.Refund(t.Context(), one(closed), 0)
-	f.ledger.store = inner
+	f.ledger.tables.Store = inner
 	require.NoError(t, err)
 	require.Equal(t, 3, pages)
 	require.True(t, writing)
@@ -217,9 +175,9 @@ func TestConflictsAreWrittenInSets(t *testing.T) {
 		storm[i] = grant("rain", 1+int64(i%10))
 		storm[i].User, storm[i].Seq, storm[i].Amount = fmt.Sprint("thief", i), int64(100+i), 7
 	}
-	inner, statements := f.ledger.store, 0
+	inner, statements := f.ledger.tables.Store, 0
 	count := func() {
-		f.ledger.store = &watched{Store: inner, run: func(n int) { statements += n }, query: func(context.Context, string,
+		f.ledger.tables.Store = &ledgertest.Watched{Store: inner, Run: func(n int) { statements += n }, Query: func(context.Context, string,
 			int) {
 			statements++
 		}}
@@ -232,7 +190,7 @@ func TestConflictsAreWrittenInSets(t *testing.T) {
 	f.settles(t, storm...)
 	require.Len(t, f.reported, n, "no grant is new")
 	require.Equal(t, 2*n, f.hooked)
-	f.ledger.store = inner
+	f.ledger.tables.Store = inner
 	waiting, err := f.ledger.Quarantine(t.Context(), 0, 2*n)
 	require.NoError(t, err)
 	for i := range waiting {
@@ -261,7 +219,7 @@ func TestMigrationHasItsOwnTimeLimit(t *testing.T) {
 			l, err := reach(t.Context(), config, true)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, l.Close()) })
-			steps := l.dialect.Migrations
+			steps := l.tables.Dialect.Migrations
 			steps = append(steps, db.Step{Version: db.Newest(steps) + 1, Name: "slow", Sum: "x", Lowest: 1,
 				Script: c.slow + ";\n"})
 			begun := time.Now()

@@ -9,6 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // payout is a payment from the reserve of a grant in quarantine.
@@ -41,7 +42,7 @@ func (p *payout) ask(ctx context.Context, l *Ledger, plan PlanSource) (err error
 func (p *payout) lock(ctx context.Context, t db.Txn) (c StoredCampaign, found bool, err error) {
 	if p.d.Pay {
 		err = t.Run(ctx, db.Stmt{SQL: `UPDATE account SET balance = balance - 0 WHERE id = $1`,
-			Args: []any{UserAccount(p.grant.User, p.known.currency)}})
+			Args: []any{tables.UserAccount(p.grant.User, p.known.currency)}})
 	}
 	if err == nil {
 		c, err = lockCampaign(ctx, t, p.grant.Campaign)
@@ -69,12 +70,12 @@ func (p *payout) check(ctx context.Context, l *Ledger, t db.Txn) error {
 		return err
 	}
 	// The archive is read after the grants: if none is recorded, no grant was deleted before.
-	archive, archived, err := archiveOf(g.Campaign).first(ctx, t)
+	archive, archived, err := tables.ArchiveOf(g.Campaign).First(ctx, t)
 	if err != nil {
 		return err
 	}
-	_, before, err := rowQuery[string]{sql: `SELECT id FROM transfer WHERE id = $1`, args: []any{reserveTransfer(g)},
-		row: text}.first(ctx, t)
+	_, before, err := tables.Query[string]{SQL: `SELECT id FROM transfer WHERE id = $1`, Args: []any{tables.ReserveTransfer(g)},
+		Row: tables.Text}.First(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -134,11 +135,11 @@ func (p *payout) post(ctx context.Context, l *Ledger, t db.Txn) ([]db.Stmt, erro
 		return nil, err
 	}
 	g, currency := &p.grant, p.campaign.Spec.Currency
-	reserve, user := ReserveAccount(currency), UserAccount(g.User, currency)
+	reserve, user := tables.ReserveAccount(currency), tables.UserAccount(g.User, currency)
 	credits := l.creditUsers([]credit{{user, currency, g.Amount}})
-	account := db.Stmt{SQL: l.dialect.InsertReserve, Args: []any{reserve, currency}}
+	account := db.Stmt{SQL: l.tables.Dialect.InsertReserve, Args: []any{reserve, currency}}
 	debit := db.Stmt{SQL: moveMoney, Args: []any{reserve, -int64(g.Amount)}}
-	transfer := db.Stmt{SQL: insertTransfer, Args: []any{reserveTransfer(g), "funding", g.Campaign, reserve, user,
+	transfer := db.Stmt{SQL: insertTransfer, Args: []any{tables.ReserveTransfer(g), "funding", g.Campaign, reserve, user,
 		int64(g.Amount), int64(0), int64(0), time.Now().UnixMilli()}}
 	return append(slices.Clip(credits), account, debit, transfer), nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
@@ -34,7 +35,7 @@ func (s *Settler) Begin(ctx context.Context, call payment.CreditCall, batch hong
 			"record %d credits as pending: want %d at most", len(grants), MaxBatch)
 	}
 	b := &beginCall{Ledger: s.config.Ledger, call: call, items: itemsOf(grants, batch.Epoch)}
-	err = b.write(ctx, b.run)
+	err = b.tables.Write(ctx, b.run)
 	if errors.Is(err, db.ErrOverdraw) {
 		err = hongbao.Errorf(hongbao.ClassTransient, "a campaign was refunded meanwhile: %w", err)
 	}
@@ -101,7 +102,7 @@ func (b *beginCall) run(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 			return nil, err
 		}
 	}
-	return slices.Concat(b.last(out), aside.unchanged(b.dialect), seen.unchanged(b.dialect)), nil
+	return slices.Concat(b.last(out), aside.unchanged(b.tables.Dialect), seen.unchanged(b.tables.Dialect)), nil
 }
 
 // insert inserts the pending rows that do not exist yet, and returns their number.
@@ -110,9 +111,9 @@ func (b *beginCall) insert(ctx context.Context, t db.Txn, items []item) (inserte
 	if b.call.SinceGrant {
 		since = 1
 	}
-	sql := b.dialect.InsertPending
+	sql := b.tables.Dialect.InsertPending
 	if b.tries > 0 {
-		sql = b.dialect.InsertPendingAgain
+		sql = b.tables.Dialect.InsertPendingAgain
 	}
 	err = t.Run(ctx, db.Stmt{SQL: sql, Args: []any{columnsOf(items), b.call.Owner, b.call.Batch, since},
 		Changed: &inserted})
@@ -139,7 +140,7 @@ func (b *beginCall) last(out map[packetKey]bool) (stmts []db.Stmt) {
 
 // readPending returns the pending rows of the items' packets.
 func (l *Ledger) readPending(ctx context.Context, t db.Txn, items []item) ([]payment.Pending, error) {
-	return rowQuery[payment.Pending]{sql: l.dialect.ReadPending, args: []any{keysOf(items)}, row: scanPending}.in(ctx, t)
+	return tables.Query[payment.Pending]{SQL: l.tables.Dialect.ReadPending, Args: []any{keysOf(items)}, Row: scanPending}.In(ctx, t)
 }
 
 // readHeld sets found to the grants that the ledger has of the items' packets, and returns their packets.
@@ -209,7 +210,7 @@ func (b *beginCall) takeOver(ctx context.Context, t db.Txn, rows []payment.Pendi
 		return nil
 	}
 	var taken int64
-	err := t.Run(ctx, db.Stmt{SQL: b.dialect.TakePending,
+	err := t.Run(ctx, db.Stmt{SQL: b.tables.Dialect.TakePending,
 		Args: []any{db.Table{campaigns, packets, batches, now}, b.call.Owner}, Changed: &taken})
 	if err == nil && taken != int64(len(campaigns)) {
 		err = hongbao.Errorf(hongbao.ClassTransient, "another worker took some of them over: %w", db.ErrAgain)
@@ -242,7 +243,8 @@ func (l *Ledger) deletePending(items []item, batch int64, asked time.Time) (stmt
 			}
 			packets = append(packets, it.grant.Packet)
 		}
-		stmts = append(stmts, db.Stmt{SQL: l.dialect.DeletePending, Args: []any{db.Table{packets}, campaign, batch, at}})
+		stmts = append(stmts,
+			db.Stmt{SQL: l.tables.Dialect.DeletePending, Args: []any{db.Table{packets}, campaign, batch, at}})
 		first += len(packets)
 	}
 	return stmts
@@ -254,7 +256,7 @@ func (l *Ledger) deletePending(items []item, batch int64, asked time.Time) (stmt
 // and Forget keeps rows that have another one by now. A repeated call changes nothing.
 func (s *Settler) Forget(ctx context.Context, batch int64, asked time.Time, grants []hongbao.Grant) error {
 	drop := s.config.Ledger.deletePending(itemsOf(grants, 0), batch, asked)
-	err := s.config.Ledger.write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) { return drop, nil })
+	err := s.config.Ledger.tables.Write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) { return drop, nil })
 	if err != nil {
 		return fmt.Errorf("delete %d pending credits from the ledger: %w", len(grants), err)
 	}
@@ -263,8 +265,8 @@ func (s *Settler) Forget(ctx context.Context, batch int64, asked time.Time, gran
 
 // selectPending returns a query of table pending without its conditions, for scanPending.
 func (l *Ledger) selectPending() string {
-	return `SELECT ` + grantColumns + `, owner, batch, ` + l.dialect.Now + ` - since, asked_at, ` +
-		l.dialect.Now + ` - asked_at FROM pending`
+	return `SELECT ` + tables.GrantColumns + `, owner, batch, ` + l.tables.Dialect.Now + ` - since, asked_at, ` +
+		l.tables.Dialect.Now + ` - asked_at FROM pending`
 }
 
 // scanPending scans a grant, the owner, the batch, the age, the time of the last Begin, and the time since then.
@@ -283,23 +285,23 @@ func scanPending(s db.Scan) (payment.Pending, error) {
 // packet, and come after the given grant; the zero grant stands for the beginning.
 func (s *Settler) Pending(ctx context.Context, idle time.Duration, after hongbao.Grant,
 	limit int) ([]payment.Pending, error) {
-	now := s.config.Ledger.dialect.Now
-	return rowQuery[payment.Pending]{"read the pending credits",
-		s.config.Ledger.selectPending() + `
-			WHERE ` + now + ` - asked_at >= $1 AND (campaign > $2 OR campaign = $3 AND packet > $4)
+	now := s.config.Ledger.tables.Dialect.Now
+	return tables.Ask("read the pending credits",
+		s.config.Ledger.selectPending()+`
+			WHERE `+now+` - asked_at >= $1 AND (campaign > $2 OR campaign = $3 AND packet > $4)
 			ORDER BY campaign, packet LIMIT $5`,
 		[]any{idle.Milliseconds(), after.Campaign, after.Campaign, after.Packet, int64(limit)}, scanPending,
-	}.all(ctx, s.config.Ledger)
+	).All(ctx, s.config.Ledger.tables)
 }
 
 // pendingOf returns the number of a campaign's pending credits, and the first ten packets.
 func pendingOf(ctx context.Context, t db.Txn, campaign string) (n int64, packets []int64, err error) {
-	n, _, err = rowQuery[int64]{sql: `SELECT COUNT(*) FROM pending WHERE campaign = $1`, args: []any{campaign},
-		row: number}.first(ctx, t)
+	n, _, err = tables.Query[int64]{SQL: `SELECT COUNT(*) FROM pending WHERE campaign = $1`, Args: []any{campaign},
+		Row: tables.Number}.First(ctx, t)
 	if err != nil || n == 0 {
 		return n, nil, err
 	}
-	packets, err = rowQuery[int64]{sql: `SELECT packet FROM pending WHERE campaign = $1 ORDER BY packet LIMIT 10`,
-		args: []any{campaign}, row: number}.in(ctx, t)
+	packets, err = tables.Query[int64]{SQL: `SELECT packet FROM pending WHERE campaign = $1 ORDER BY packet LIMIT 10`,
+		Args: []any{campaign}, Row: tables.Number}.In(ctx, t)
 	return n, packets, err
 }

@@ -87,7 +87,7 @@ func TestPostgresBetweenTheStatementsOfABegin(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))
 	f.create(t, "rain", 100)
-	store, fired := f.ledger.store, 0
+	store, fired := f.ledger.tables.Store, 0
 	for n := range 10 {
 		list := grantsOf("rain", int64(n*2+1), int64(n*2+2))
 		_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), testkit.Batch(list))
@@ -95,17 +95,17 @@ func TestPostgresBetweenTheStatementsOfABegin(t *testing.T) {
 		b := &between{Store: store, at: n / 2}
 		b.hook = func() {
 			fired++
-			f.ledger.store = store
+			f.ledger.tables.Store = store
 			if n%2 == 0 {
 				require.Nil(t, f.Settler.Record(t.Context(), testkit.Batch(list[:1])))
 			} else {
 				require.NoError(t, f.Settler.Forget(t.Context(), 1, time.Time{}, list[:1]))
 			}
-			f.ledger.store = b
+			f.ledger.tables.Store = b
 		}
-		f.ledger.store = b
+		f.ledger.tables.Store = b
 		held, before, err := f.Settler.Begin(t.Context(), asking("w2", 2), testkit.Batch(list))
-		f.ledger.store = store
+		f.ledger.tables.Store = store
 		require.NoError(t, err)
 		if len(held)+len(before) == len(list) {
 			continue // no grant is begun

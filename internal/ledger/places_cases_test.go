@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 )
 
 // dealt is a campaign on several shards: packet k is on shard on[(k-1) % len(on)].
@@ -95,7 +96,7 @@ func testRefundPlaces(t *testing.T, f *fixture) {
 	stored, _, err := f.ledger.RefundOf(t.Context(), "rain")
 	require.NoError(t, err)
 	require.Equal(t, r, stored)
-	totals, _, err := f.ledger.Totals(t.Context(), "rain")
+	totals, _, err := f.books().Totals(t.Context(), "rain")
 	require.NoError(t, err)
 	require.Equal(t, want, totals.Closes)
 	for shard, seq := range map[int]int64{0: 2, 3: 3, 5: 3, 4: 0} {
@@ -106,7 +107,7 @@ func testRefundPlaces(t *testing.T, f *fixture) {
 	f.create(t, "snow", 10)
 	f.refunds(t, closeOf("snow", 10, 0))
 	closed := map[string][]payment.Close{}
-	require.NoError(t, f.ledger.EachTotals(t.Context(), func(c *Totals) error {
+	require.NoError(t, f.books().EachTotals(t.Context(), func(c *books.Totals) error {
 		closed[c.Campaign] = c.Closes
 		return nil
 	}))
@@ -116,7 +117,7 @@ func testRefundPlaces(t *testing.T, f *fixture) {
 
 func (f *fixture) conserved(t *testing.T) {
 	t.Helper()
-	differences, err := f.ledger.CheckConservation(t.Context())
+	differences, err := f.books().CheckConservation(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, differences)
 }
@@ -125,11 +126,11 @@ func (f *fixture) conserved(t *testing.T) {
 func testRefundPlacesDies(t *testing.T, f *fixture) {
 	d := f.deal(t, "rain", 10, 3, 0, 5)
 	f.settles(t, d.grant(1, 2, 3, 4)...)
-	closes, inner := d.closes(), f.ledger.store
+	closes, inner := d.closes(), f.ledger.tables.Store
 	for deaths := 0; ; deaths++ {
-		f.ledger.store = &dying{Store: inner, after: deaths}
+		f.ledger.tables.Store = &dying{Store: inner, after: deaths}
 		r, err := f.ledger.Refund(t.Context(), closes, 0)
-		f.ledger.store = inner
+		f.ledger.tables.Store = inner
 		rows := f.count(t, `SELECT COUNT(*) FROM refund_close`)
 		if err == nil {
 			require.Len(t, r.Closes, 3)

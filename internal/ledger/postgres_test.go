@@ -19,6 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
+	"github.com/hongbao-project/hongbao/internal/ledger/ledgertest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -184,16 +185,16 @@ func TestWorkerNeedsNoDDL(t *testing.T) {
 // watchTrips runs fn and returns the number of statements in each round trip within a transaction. It also returns how
 // many transactions were retried.
 func watchTrips(f *fixture, fn func()) (trips []int, again int) {
-	inner := f.ledger.store
-	f.ledger.store = &watched{Store: inner, run: func(stmts int) { trips = append(trips, stmts) },
-		query: func(context.Context, string, int) { trips = append(trips, 1) }}
-	f.ledger.config.Observe = func(_ string, _ time.Duration, lost bool, _ error) {
+	inner := f.ledger.tables.Store
+	f.ledger.tables.Store = &ledgertest.Watched{Store: inner, Run: func(stmts int) { trips = append(trips, stmts) },
+		Query: func(context.Context, string, int) { trips = append(trips, 1) }}
+	f.ledger.tables.Observe = func(_ string, _ time.Duration, lost bool, _ error) {
 		if lost {
 			again++
 		}
 	}
 	fn()
-	f.ledger.store, f.ledger.config.Observe = inner, nil
+	f.ledger.tables.Store, f.ledger.tables.Observe = inner, nil
 	return trips, again
 }
 

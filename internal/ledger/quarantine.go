@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
@@ -59,7 +60,7 @@ func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool
 	for part := range slices.Chunk(items, quarantineRows) {
 		var more []model.Quarantined
 		var behind fencedItems
-		err := l.write(ctx, func(ctx context.Context, t db.Txn) (stmts []db.Stmt, err error) {
+		err := l.tables.Write(ctx, func(ctx context.Context, t db.Txn) (stmts []db.Stmt, err error) {
 			seen := shardViewOf(part)
 			if err = t.Run(ctx, seen.queries()...); err == nil {
 				behind, err = l.behindFences(ctx, t, seen, part, pending)
@@ -71,7 +72,7 @@ func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool
 			if err == nil && pending {
 				stmts = l.deletePending(left, 0, time.Time{})
 			}
-			return append(stmts, seen.unchanged(l.dialect)...), err
+			return append(stmts, seen.unchanged(l.tables.Dialect)...), err
 		})
 		if err != nil {
 			return nil, nil, fmt.Errorf("write %d grants to quarantine: %w", len(items), err)
@@ -104,12 +105,12 @@ func (l *Ledger) writeQuarantine(ctx context.Context, t db.Txn, items []item) (w
 	}
 	rows, facts := packQuarantine(list)
 	batch := rand.Int64()
-	insert := db.Stmt{SQL: l.dialect.InsertQuarantine, Args: []any{rows, now.UnixMilli(), batch}}
+	insert := db.Stmt{SQL: l.tables.Dialect.InsertQuarantine, Args: []any{rows, now.UnixMilli(), batch}}
 	if err := t.Run(ctx, insert); err != nil {
 		return nil, err
 	}
 	given := make(map[int64]bool, len(list)) // a grant that is twice in a batch is new only once
-	err = t.Query(ctx, l.dialect.FindQuarantined, []any{facts}, func(s db.Scan) error {
+	err = t.Query(ctx, l.tables.Dialect.FindQuarantined, []any{facts}, func(s db.Scan) error {
 		var n, id, resolved, by int64
 		if err := s(&n, &id, &resolved, &by); err != nil || resolved != 0 {
 			return err
@@ -153,7 +154,7 @@ func grantBefore(q *model.Quarantined) *hongbao.Grant {
 	return q.Has
 }
 
-const quarantineColumns = `id, reason, ` + grantColumns + `, entry_id,
+const quarantineColumns = `id, reason, ` + tables.GrantColumns + `, entry_id,
 	has, has_user_id, has_amount, has_shard, has_seq, has_epoch, has_request_id, has_granted_at, created_at,
 	resolved_at, resolved_by, resolution,
 	COALESCE((SELECT currency FROM campaign AS c WHERE c.id = quarantine.campaign), '')`
@@ -185,7 +186,7 @@ func (l *Ledger) Quarantine(ctx context.Context, after int64, limit int) ([]mode
 }
 
 func (l *Ledger) quarantine(ctx context.Context, where string, after int64, limit int) ([]model.Quarantined, error) {
-	return rowQuery[model.Quarantined]{"list the quarantine",
-		`SELECT ` + quarantineColumns + ` FROM quarantine WHERE ` + where + ` ORDER BY id LIMIT $2`,
-		[]any{after, int64(limit)}, scanQuarantined}.all(ctx, l)
+	return tables.Ask("list the quarantine",
+		`SELECT `+quarantineColumns+` FROM quarantine WHERE `+where+` ORDER BY id LIMIT $2`,
+		[]any{after, int64(limit)}, scanQuarantined).All(ctx, l.tables)
 }

@@ -7,12 +7,13 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // recalled is what the ledger has of some packets.
 type recalled struct {
-	paid    map[packetKey]storedGrant
+	paid    map[packetKey]tables.StoredGrant
 	aside   asides
 	pending map[packetKey]payment.Pending
 }
@@ -82,7 +83,7 @@ func (a asides) undecided(items []item) (left, differ []item) {
 // the time of the decision, and the decision.
 func (l *Ledger) readAside(ctx context.Context, t db.Txn, items []item) (asides, error) {
 	found := make(asides)
-	return found, t.Query(ctx, l.dialect.ReadQuarantine, []any{keysOf(items)}, func(s db.Scan) error {
+	return found, t.Query(ctx, l.tables.Dialect.ReadQuarantine, []any{keysOf(items)}, func(s db.Scan) error {
 		var q model.Quarantined
 		var reason string
 		var shard, at, resolved int64
@@ -90,7 +91,7 @@ func (l *Ledger) readAside(ctx context.Context, t db.Txn, items []item) (asides,
 		err := s(&g.Campaign, &g.Packet, &g.User, &g.Amount, &shard, &g.Seq, &g.Epoch, &g.RequestID, &at, &resolved,
 			&q.Resolution, &reason)
 		g.Shard, g.Time, q.Reason = int(shard), time.UnixMilli(at).UTC(), model.QuarantineReason(reason)
-		q.Resolved = atMilli(resolved)
+		q.Resolved = tables.At(resolved)
 		found[keyOf(g)] = append(found[keyOf(g)], q)
 		return err
 	})
@@ -161,7 +162,7 @@ func (v asideView) unchanged(d *db.Dialect) (stmts []db.Stmt) {
 	for i := range v {
 		stmts = append(stmts, db.Stmt{SQL: `INSERT INTO account (id, kind, currency, balance)
 			SELECT id, kind, currency, balance FROM account WHERE id = $2 AND $3 <> ` + countDecided,
-			Args: []any{v[i].id, PoolAccount(v[i].id), v[i].decided}})
+			Args: []any{v[i].id, tables.PoolAccount(v[i].id), v[i].decided}})
 	}
 	return stmts
 }

@@ -11,11 +11,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // ErrNoCampaign says that the ledger does not have a campaign.
-var ErrNoCampaign = errors.New("the campaign is not in the ledger")
+var ErrNoCampaign = tables.ErrNoCampaign
 
 // ErrNotRefunded says that a campaign is not refunded yet.
 var ErrNotRefunded = errors.New("the campaign is not refunded")
@@ -78,9 +79,9 @@ func (e *end) name() string {
 }
 
 // allows reports whether a grant can have been made on a place before the place was closed.
-func (e *end) allows(place int, g *paidGrant) bool {
+func (e *end) allows(place int, g *tables.PaidGrant) bool {
 	c := e.closes[place]
-	return g.shard == c.Shard && (c.Seq == 0 || g.seq < c.Seq)
+	return g.Shard == c.Shard && (c.Seq == 0 || g.Seq < c.Seq)
 }
 
 // place returns the place to which a packet is dealt; the rule is the same for all generations.
@@ -90,7 +91,7 @@ func (c *StoredCampaign) place(packet int64) int { return int((packet - 1) % int
 func (l *Ledger) refundOnce(
 	ctx context.Context, e *end, decide func(context.Context, db.Txn, *StoredCampaign) (payment.Refund, error),
 ) (refund payment.Refund, err error) {
-	err = l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+	err = l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		c, err := lockCampaign(ctx, t, e.campaign)
 		if err != nil {
 			return nil, err
@@ -111,7 +112,7 @@ func (l *Ledger) refundOnce(
 		for i, c := range e.closes {
 			refund.Closes[i] = payment.Close{Shard: c.Shard, Seq: c.Seq}
 		}
-		return append(postRefund(&refund), seen.unchanged(l.dialect)...), nil
+		return append(postRefund(&refund), seen.unchanged(l.tables.Dialect)...), nil
 	})
 	if err != nil {
 		return payment.Refund{}, fmt.Errorf("refund campaign %s: %w", e.campaign, err)
@@ -153,17 +154,17 @@ type counted struct {
 // count adds up the grants of a campaign before its refund. It takes no lock, since it may take long; agrees notices if
 // grants were settled meanwhile. It reads no grants while the ledger has fewer than the closes count.
 func (l *Ledger) count(ctx context.Context, e *end) (n counted, err error) {
-	err = l.readPages(ctx, func(ctx context.Context, t db.Txn) error {
+	err = l.tables.ReadPages(ctx, func(ctx context.Context, t db.Txn) error {
 		var found bool
-		n.has, found, err = campaignByID(e.campaign).first(ctx, t)
+		n.has, found, err = campaignByID(e.campaign).First(ctx, t)
 		if err != nil || !found || n.has.State == model.MoneyRefunded || n.has.Grants+e.missing < e.sum.Granted ||
 			n.has.Spec.Places() != len(e.closes) {
 			return err
 		}
-		return eachPaid(ctx, t, e.campaign, 0, func(g *paidGrant) error {
-			n.grants, n.amount = n.grants+1, n.amount+g.amount
-			if !e.allows(n.has.place(g.packet), g) {
-				n.late, n.onePack = n.late+1, g.packet
+		return tables.EachPaid(ctx, t, e.campaign, 0, func(g *tables.PaidGrant) error {
+			n.grants, n.amount = n.grants+1, n.amount+g.Amount
+			if !e.allows(n.has.place(g.Packet), g) {
+				n.late, n.onePack = n.late+1, g.Packet
 			}
 			return nil
 		})
@@ -176,7 +177,7 @@ func (c *StoredCampaign) open(ctx context.Context, t db.Txn) (pool hongbao.Amoun
 	id := c.Spec.ID
 	err = t.Query(ctx, `SELECT balance, (SELECT COUNT(*) FROM quarantine WHERE campaign = $1 AND resolved_at = 0)
 		FROM account WHERE id = $2`,
-		[]any{id, PoolAccount(id)}, func(s db.Scan) error { return s(&pool, &waiting) })
+		[]any{id, tables.PoolAccount(id)}, func(s db.Scan) error { return s(&pool, &waiting) })
 	return pool, waiting, err
 }
 
@@ -270,7 +271,8 @@ func (l *Ledger) Position(ctx context.Context, campaign string) (stream.Closing,
 // postRefund returns the statements that move the money from the pool to the sponsor and mark the campaign as refunded.
 // The primary keys of transfer and refund, and CHECK (granted + refunded = funded), prevent a second refund.
 func postRefund(r *payment.Refund) []db.Stmt {
-	pool, sponsor, transfer := PoolAccount(r.Campaign), SponsorAccount(r.Sponsor, r.Currency), "refund:"+r.Campaign
+	pool, sponsor := tables.PoolAccount(r.Campaign), tables.SponsorAccount(r.Sponsor, r.Currency)
+	transfer := "refund:" + r.Campaign
 	amount, now := int64(r.Amount), r.Created.UnixMilli()
 	home := r.Closes[0]
 	stmts := []db.Stmt{
@@ -289,40 +291,23 @@ func postRefund(r *payment.Refund) []db.Stmt {
 	return append(stmts, db.Stmt{SQL: moveMoney, Args: []any{sponsor, amount}})
 }
 
-// closeRow is a row of table refund_close, which has the closes of all places but the first.
-type closeRow struct {
-	campaign string
-	payment.Close
-}
-
-// selectCloses reads the columns that scanClose scans.
-const selectCloses = `SELECT campaign, shard, close_seq FROM refund_close `
-
-func scanClose(s db.Scan) (r closeRow, err error) {
-	var shard int64
-	err = s(&r.campaign, &shard, &r.Seq)
-	r.Shard = int(shard)
-	return r, err
-}
-
 func readRefund(ctx context.Context, t db.Txn, campaign string) (r payment.Refund, found bool, err error) {
-	c, found, err := campaignByID(campaign).first(ctx, t)
+	c, found, err := campaignByID(campaign).First(ctx, t)
 	if err != nil || !found {
 		return r, false, err
 	}
-	r, found, err = rowQuery[payment.Refund]{sql: `SELECT amount, packets, shard, close_seq, decided_by, why, created_at
-		FROM refund WHERE campaign = $1`, args: []any{campaign}, row: func(s db.Scan) (payment.Refund, error) {
+	r, found, err = tables.Query[payment.Refund]{SQL: `SELECT amount, packets, shard, close_seq, decided_by, why,
+		created_at FROM refund WHERE campaign = $1`, Args: []any{campaign}, Row: func(s db.Scan) (payment.Refund, error) {
 		r := payment.Refund{Campaign: campaign, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor}
 		var shard, seq, at int64
 		err := s(&r.Amount, &r.Packets, &shard, &seq, &r.By, &r.Why, &at)
 		r.Closes, r.Created = []payment.Close{{Shard: int(shard), Seq: seq}}, time.UnixMilli(at).UTC()
 		return r, err
-	}}.first(ctx, t)
+	}}.First(ctx, t)
 	if err != nil || !found || c.Spec.Places() == 1 {
 		return r, found, err
 	}
-	rows, err := rowQuery[closeRow]{sql: selectCloses + `WHERE campaign = $1 ORDER BY place`, args: []any{campaign},
-		row: scanClose}.in(ctx, t)
+	rows, err := tables.PlaceCloses("", `campaign = $1 ORDER BY place`, campaign).In(ctx, t)
 	for _, row := range rows {
 		r.Closes = append(r.Closes, row.Close)
 	}
@@ -331,7 +316,7 @@ func readRefund(ctx context.Context, t db.Txn, campaign string) (r payment.Refun
 
 // RefundOf returns the refund of a campaign; false if there is none.
 func (l *Ledger) RefundOf(ctx context.Context, campaign string) (r payment.Refund, found bool, err error) {
-	r, err = snapshot(ctx, l, "read the refund of campaign "+campaign,
+	r, err = tables.Snapshot(ctx, l.tables, "read the refund of campaign "+campaign,
 		func(ctx context.Context, t db.Txn) (r payment.Refund, err error) {
 			r, found, err = readRefund(ctx, t, campaign)
 			return r, err
@@ -344,7 +329,7 @@ func (l *Ledger) RefundOf(ctx context.Context, campaign string) (r payment.Refun
 // first time.
 func (l *Ledger) Reveal(ctx context.Context, campaign string) (StoredCampaign, error) {
 	var c StoredCampaign
-	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+	err := l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		reveal := db.Stmt{SQL: `UPDATE campaign SET revealed_at = $2 WHERE id = $1 AND revealed_at = 0 AND state = $3`,
 			Args: []any{campaign, time.Now().UnixMilli(), string(model.MoneyRefunded)}}
 		if err := t.Run(ctx, reveal); err != nil {

@@ -6,28 +6,18 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/hongbao-project/hongbao/internal/ledger/db"
-	"github.com/hongbao-project/hongbao/internal/testkit"
-
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/ledgertest"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
-
-// closeOf returns the close entry of a campaign whose packets 1 to granted were granted.
-func closeOf(campaign string, packets, granted int64) stream.Entry {
-	return stream.Entry{
-		ID: "1700000060000-0", Shard: 3, Kind: stream.EntryClose, Campaign: campaign, Seq: granted + 1, Epoch: 1,
-		Close: stream.Closing{
-			Granted: granted, GrantedAmount: fundedFor(granted),
-			Left: packets - granted, LeftAmount: fundedFor(packets) - fundedFor(granted),
-		},
-	}
-}
 
 func one(closed stream.Entry) []stream.Entry { return []stream.Entry{closed} }
 
@@ -48,19 +38,16 @@ func (f *fixture) refundedOnce(t *testing.T, closed stream.Entry) {
 	require.Equal(t, model.MoneyRefunded, c.State)
 	require.Equal(t, closed.Close.GrantedAmount, c.Granted)
 	require.Equal(t, closed.Close.LeftAmount, c.Refunded)
-	require.Zero(t, f.balance(t, PoolAccount(closed.Campaign)))
-	require.Equal(t, -closed.Close.GrantedAmount, f.balance(t, SponsorAccount("acme", testCurrency)))
+	require.Zero(t, f.balance(t, tables.PoolAccount(closed.Campaign)))
+	require.Equal(t, -closed.Close.GrantedAmount, f.balance(t, tables.SponsorAccount("acme", testCurrency)))
 	require.EqualValues(t, 1, f.count(t, `SELECT COUNT(*) FROM refund`))
 	require.EqualValues(t, 1, f.count(t, `SELECT COUNT(*) FROM transfer WHERE kind = 'refund'`))
 	f.holds(t, closed.Campaign, grantsOf(closed.Campaign, 1, closed.Close.Granted))
 }
 
-func (f *fixture) count(t *testing.T, sql string) (n int64) {
+func (f *fixture) count(t *testing.T, sql string) int64 {
 	t.Helper()
-	require.NoError(t, f.ledger.store.Read(t.Context(), func(x db.Txn) error {
-		return x.Query(t.Context(), sql, nil, func(s db.Scan) error { return s(&n) })
-	}))
-	return n
+	return ledgertest.Number(t, f.ledger.tables, sql)
 }
 
 func testAfterRefund(t *testing.T, f *fixture) {
@@ -284,7 +271,7 @@ func (t *dyingTxn) Run(ctx context.Context, stmts ...db.Stmt) error {
 
 // looks returns how many statements a transaction needs to read and check the epochs of the given number of shards.
 func (f *fixture) looks(shards int) int {
-	return 1 + len(make(shardView, shards).unchanged(f.ledger.dialect))
+	return 1 + len(make(shardView, shards).unchanged(f.ledger.tables.Dialect))
 }
 
 // testRefundDies kills the refund before each of its statements, and finally after COMMIT, before the caller gets the
@@ -292,12 +279,12 @@ func (f *fixture) looks(shards int) int {
 func testRefundDies(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)
-	closed, inner := closeOf("rain", 10, 4), f.ledger.store
+	closed, inner := closeOf("rain", 10, 4), f.ledger.tables.Store
 	deaths := 0
 	for {
-		f.ledger.store = &dying{Store: inner, after: deaths}
+		f.ledger.tables.Store = &dying{Store: inner, after: deaths}
 		_, err := f.ledger.Refund(t.Context(), one(closed), 0)
-		f.ledger.store = inner
+		f.ledger.tables.Store = inner
 		if err == nil {
 			break // committed, but the caller does not get the result
 		}

@@ -5,14 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/testkit"
-
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // lostOf returns the decision to refund campaign rain, after granted of its 10 packets were granted.
@@ -70,7 +69,7 @@ func testRefundLost(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Equal(t, r, stored)
-	totals, _, err := f.ledger.Totals(t.Context(), "rain")
+	totals, _, err := f.books().Totals(t.Context(), "rain")
 	require.NoError(t, err)
 	require.Equal(t, []any{true, []payment.Close{{Shard: 3}}, "ann", "no file is left"}, []any{totals.Closed, totals.Closes,
 		totals.By, totals.Why})
@@ -85,7 +84,7 @@ func testRefundLost(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.Equal(t, r, second, "the first decision stays")
 	f.refundedOnce(t, closeOf("rain", 10, 4))
-	differences, err := f.ledger.CheckConservation(t.Context())
+	differences, err := f.books().CheckConservation(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, differences)
 }
@@ -113,11 +112,11 @@ func testRefundLostTogether(t *testing.T, f *fixture) {
 func testRefundLostDies(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)
-	inner, deaths := f.ledger.store, 0
+	inner, deaths := f.ledger.tables.Store, 0
 	for {
-		f.ledger.store = &dying{Store: inner, after: deaths}
+		f.ledger.tables.Store = &dying{Store: inner, after: deaths}
 		_, err := f.ledger.RefundLost(t.Context(), lostOf(4))
-		f.ledger.store = inner
+		f.ledger.tables.Store = inner
 		if err == nil {
 			break // committed, but the caller does not get the result
 		}

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // Server is what a database reports about itself.
@@ -28,8 +29,8 @@ type Server struct {
 // Server asks the database for its version and its clock, and for the rights that the user lacks.
 func (l *Ledger) Server(ctx context.Context) (s Server, err error) {
 	var now int64
-	err = l.read(ctx, func(ctx context.Context, t db.Txn) error {
-		return t.Query(ctx, l.dialect.AskServer, nil,
+	err = l.tables.Read(ctx, func(ctx context.Context, t db.Txn) error {
+		return t.Query(ctx, l.tables.Dialect.AskServer, nil,
 			func(row db.Scan) error { return row(&s.Version, &now, &s.Connections) })
 	})
 	s.Clock = time.UnixMilli(now)
@@ -40,8 +41,8 @@ func (l *Ledger) Server(ctx context.Context) (s Server, err error) {
 	if err != nil || !ok {
 		return s, err
 	}
-	s.Denied, err = snapshot(ctx, l, "ask what the user may do with the tables",
-		func(ctx context.Context, t db.Txn) ([]string, error) { return checks.Denied(ctx, t, l.tables()) })
+	s.Denied, err = tables.Snapshot(ctx, l.tables, "ask what the user may do with the tables",
+		func(ctx context.Context, t db.Txn) ([]string, error) { return checks.Denied(ctx, t, l.tableNames()) })
 	return s, err
 }
 
@@ -51,7 +52,7 @@ func (l *Ledger) asynchronous(ctx context.Context) (bool, error) {
 	if !ok {
 		return false, nil
 	}
-	return snapshot(ctx, l, "ask for the state of semi-synchronous replication", server.Asynchronous)
+	return tables.Snapshot(ctx, l.tables, "ask for the state of semi-synchronous replication", server.Asynchronous)
 }
 
 // alarmAsynchronous logs the alarm that the server has fallen back to asynchronous replication, at most once a minute.
@@ -68,9 +69,9 @@ func (l *Ledger) alarmAsynchronous(ctx context.Context) {
 
 var createTable = regexp.MustCompile(`(?m)^CREATE TABLE (\w+)`)
 
-// tables returns the names of the tables that the migrations create.
-func (l *Ledger) tables() (names []string) {
-	for _, step := range l.dialect.Migrations {
+// tableNames returns the names of the tables that the migrations create.
+func (l *Ledger) tableNames() (names []string) {
+	for _, step := range l.tables.Dialect.Migrations {
 		for _, m := range createTable.FindAllStringSubmatch(step.Script, -1) {
 			names = append(names, m[1])
 		}

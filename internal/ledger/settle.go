@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
@@ -31,24 +32,6 @@ type packetKey struct {
 }
 
 func keyOf(g *hongbao.Grant) packetKey { return packetKey{g.Campaign, g.Packet} }
-
-// grantColumns are the columns of table grants that come from the grant itself, in the order in which they are packed
-// and scanned.
-const grantColumns = `campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at`
-
-// storedGrant is a row of table grants.
-type storedGrant struct {
-	hongbao.Grant
-	batch int64
-}
-
-func scanGrant(s db.Scan) (storedGrant, error) {
-	var g storedGrant
-	var shard, at int64
-	err := s(&g.Campaign, &g.Packet, &g.User, &g.Amount, &shard, &g.Seq, &g.Epoch, &g.RequestID, &at, &g.batch)
-	g.Shard, g.Time = int(shard), time.UnixMilli(at).UTC()
-	return g, err
-}
 
 // sortItems sorts items into the order in which every worker locks.
 func sortItems(items []item) {
@@ -72,7 +55,7 @@ type settleCall struct {
 // other, but never deadlock.
 func (s *settleCall) post(ctx context.Context) (differ []item, err error) {
 	sortItems(s.items)
-	err = s.write(ctx, func(ctx context.Context, t db.Txn) (stmts []db.Stmt, err error) {
+	err = s.tables.Write(ctx, func(ctx context.Context, t db.Txn) (stmts []db.Stmt, err error) {
 		stmts, differ, err = s.insert(ctx, t)
 		s.tries++
 		if err != nil || !s.pending {
@@ -107,7 +90,7 @@ func (s *settleCall) insert(ctx context.Context, t db.Txn) (stmts []db.Stmt, dif
 		return nil, differ, nil
 	}
 	stmts, more, err := s.pay(ctx, t, items)
-	stmts = append(append(stmts, aside.unchanged(s.dialect)...), seen.unchanged(s.dialect)...)
+	stmts = append(append(stmts, aside.unchanged(s.tables.Dialect)...), seen.unchanged(s.tables.Dialect)...)
 	return stmts, append(differ, more...), err
 }
 
@@ -139,14 +122,14 @@ func (s *settleCall) pay(ctx context.Context, t db.Txn, items []item) (stmts []d
 // insertGrants returns the statement that inserts the grants. The first try assumes that all are new, which is fast on
 // PostgreSQL. If a packet exists, it may fail, and the next try skips the packet.
 func (s *settleCall) insertGrants(items []item, batch int64, inserted *int64) db.Stmt {
-	sql := s.dialect.InsertGrants
+	sql := s.tables.Dialect.InsertGrants
 	if s.tries > 0 {
-		sql = s.dialect.InsertGrantsAgain
+		sql = s.tables.Dialect.InsertGrantsAgain
 	}
 	return db.Stmt{SQL: sql, Args: []any{columnsOf(items), batch}, Changed: inserted}
 }
 
-// columnsOf returns the table of grantColumns.
+// columnsOf returns the table of tables.GrantColumns.
 func columnsOf(items []item) db.Table {
 	n := len(items)
 	campaigns, users, requests := make([]string, n), make([]string, n), make([]string, n)
@@ -161,10 +144,10 @@ func columnsOf(items []item) db.Table {
 	return db.Table{campaigns, packets, users, amounts, shards, seqs, epochs, requests, times}
 }
 
-func (l *Ledger) readGrants(ctx context.Context, t db.Txn, items []item) (map[packetKey]storedGrant, error) {
-	has := make(map[packetKey]storedGrant, len(items))
-	err := t.Query(ctx, l.dialect.ReadGrants, []any{keysOf(items)}, func(s db.Scan) error {
-		g, err := scanGrant(s)
+func (l *Ledger) readGrants(ctx context.Context, t db.Txn, items []item) (map[packetKey]tables.StoredGrant, error) {
+	has := make(map[packetKey]tables.StoredGrant, len(items))
+	err := t.Query(ctx, l.tables.Dialect.ReadGrants, []any{keysOf(items)}, func(s db.Scan) error {
+		g, err := tables.ScanGrant(s)
 		has[keyOf(&g.Grant)] = g
 		return err
 	})
@@ -173,7 +156,7 @@ func (l *Ledger) readGrants(ctx context.Context, t db.Txn, items []item) (map[pa
 
 // compare compares the items with the ledger's current rows. fresh were inserted by this batch. differ contradict the
 // ledger. The other items were already settled.
-func compare(items []item, has map[packetKey]storedGrant, batch int64) (fresh, differ []item, err error) {
+func compare(items []item, has map[packetKey]tables.StoredGrant, batch int64) (fresh, differ []item, err error) {
 	var last packetKey
 	for _, it := range items {
 		key := keyOf(it.grant)
@@ -184,7 +167,7 @@ func compare(items []item, has map[packetKey]storedGrant, batch int64) (fresh, d
 		}
 		if it.reason = difference(it.grant, &g.Grant); it.reason != "" {
 			differ = append(differ, it)
-		} else if g.batch == batch && key != last {
+		} else if g.Batch == batch && key != last {
 			fresh = append(fresh, it)
 		}
 		last = key
@@ -210,7 +193,7 @@ func (l *Ledger) moveMoney(fresh []item, known map[string]knownCampaign, batch i
 	ids := slices.Sorted(maps.Keys(campaigns))
 	for _, id := range ids {
 		stmts = append(stmts, db.Stmt{SQL: `UPDATE account SET balance = balance - $2 WHERE id = $1`,
-			Args: []any{PoolAccount(id), int64(campaigns[id].amount)}})
+			Args: []any{tables.PoolAccount(id), int64(campaigns[id].amount)}})
 	}
 	for _, id := range ids {
 		// After the refund the CHECK on granted refuses -1. So nothing is granted any more, not even a packet with amount
@@ -225,7 +208,7 @@ func (l *Ledger) moveMoney(fresh []item, known map[string]knownCampaign, batch i
 	for _, id := range ids {
 		p := campaigns[id]
 		stmts = append(stmts, db.Stmt{SQL: insertTransfer, Args: []any{"grants:" + id + ":" + strconv.FormatInt(batch, 10),
-			"grants", id, PoolAccount(id), nil, int64(p.amount), p.grants, batch, now}})
+			"grants", id, tables.PoolAccount(id), nil, int64(p.amount), p.grants, batch, now}})
 	}
 	return stmts, nil
 }
@@ -252,7 +235,7 @@ func add(fresh []item, known map[string]knownCampaign) (map[string]posting, []cr
 		campaigns[g.Campaign] = p
 		if g.Amount > 0 {
 			currency := known[g.Campaign].currency
-			credits = append(credits, credit{UserAccount(g.User, currency), currency, g.Amount})
+			credits = append(credits, credit{tables.UserAccount(g.User, currency), currency, g.Amount})
 		}
 	}
 	slices.SortFunc(credits, func(a, b credit) int { return cmp.Compare(a.account, b.account) })
@@ -277,5 +260,5 @@ func (l *Ledger) creditUsers(credits []credit) []db.Stmt {
 	for i, c := range credits {
 		ids[i], currencies[i], amounts[i] = c.account, c.currency, int64(c.amount)
 	}
-	return []db.Stmt{{SQL: l.dialect.CreditUsers, Args: []any{db.Table{ids, currencies, amounts}}}}
+	return []db.Stmt{{SQL: l.tables.Dialect.CreditUsers, Args: []any{db.Table{ids, currencies, amounts}}}}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
@@ -33,10 +34,10 @@ func testRepeat(t *testing.T, f *fixture) {
 		granted += g.Amount
 	}
 	for user, want := range users {
-		require.Equal(t, want, f.balance(t, UserAccount(user, testCurrency)))
+		require.Equal(t, want, f.balance(t, tables.UserAccount(user, testCurrency)))
 	}
-	require.Equal(t, fundedFor(100)-granted, f.balance(t, PoolAccount("rain")))
-	require.Equal(t, -fundedFor(100), f.balance(t, SponsorAccount("acme", testCurrency)))
+	require.Equal(t, fundedFor(100)-granted, f.balance(t, tables.PoolAccount("rain")))
+	require.Equal(t, -fundedFor(100), f.balance(t, tables.SponsorAccount("acme", testCurrency)))
 }
 
 func testManyCampaigns(t *testing.T, f *fixture) {
@@ -53,11 +54,11 @@ func testManyCampaigns(t *testing.T, f *fixture) {
 	f.settles(t, mixed...)
 	for _, id := range []string{"rain", "snow", "usd"} {
 		f.holds(t, id, grantsOf(id, 1, 30))
-		require.Zero(t, f.balance(t, PoolAccount(id)), "every packet was granted")
+		require.Zero(t, f.balance(t, tables.PoolAccount(id)), "every packet was granted")
 	}
 	user := grant("usd", 7).User
-	require.Equal(t, planned(7), f.balance(t, UserAccount(user, "USD")), "a user has one account per currency")
-	require.Equal(t, 2*planned(7), f.balance(t, UserAccount(user, testCurrency)))
+	require.Equal(t, planned(7), f.balance(t, tables.UserAccount(user, "USD")), "a user has one account per currency")
+	require.Equal(t, 2*planned(7), f.balance(t, tables.UserAccount(user, testCurrency)))
 }
 
 func testCoupons(t *testing.T, f *fixture) {
@@ -73,7 +74,7 @@ func testCoupons(t *testing.T, f *fixture) {
 	f.settles(t, coupons...)
 	f.settles(t, coupons...)
 	f.holds(t, "coupon", coupons)
-	_, found, err := f.ledger.Balance(t.Context(), UserAccount(coupons[0].User, ""))
+	_, found, err := f.ledger.Balance(t.Context(), tables.UserAccount(coupons[0].User, ""))
 	require.NoError(t, err)
 	require.False(t, found, "a user who was never credited has no account")
 	thief := coupons[2]
@@ -89,7 +90,7 @@ func testLongBatch(t *testing.T, f *fixture) {
 	f.settles(t, all[:3]...)
 	f.settles(t, all...)
 	f.holds(t, "rain", all)
-	require.Zero(t, f.balance(t, PoolAccount("rain")))
+	require.Zero(t, f.balance(t, tables.PoolAccount("rain")))
 }
 
 func testAltered(t *testing.T, f *fixture) {
@@ -118,7 +119,7 @@ func testAltered(t *testing.T, f *fixture) {
 	}
 	require.Len(t, f.reported, 4, "each is reported once")
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
-	require.Zero(t, f.balance(t, UserAccount("thief", testCurrency)))
+	require.Zero(t, f.balance(t, tables.UserAccount("thief", testCurrency)))
 
 	again := grant("rain", 1) // as if restored to Redis after a loss: another epoch, the same facts
 	again.Epoch, again.RequestID = 2, ""
@@ -157,7 +158,7 @@ func testIDs(t *testing.T, f *fixture) {
 	f.settles(t, grants...)
 	f.holds(t, "rain", grants)
 	for i, user := range users {
-		require.Equal(t, grants[i].Amount, f.balance(t, UserAccount(user, testCurrency)), user)
+		require.Equal(t, grants[i].Amount, f.balance(t, tables.UserAccount(user, testCurrency)), user)
 	}
 	other := grants[0]
 	other.User = users[1]
@@ -288,14 +289,14 @@ func testOverflow(t *testing.T, f *fixture) {
 
 func testBalanceOverflow(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
-	rich := UserAccount(grant("rain", 1).User, testCurrency)
+	rich := tables.UserAccount(grant("rain", 1).User, testCurrency)
 	f.tamper(t, db.Stmt{SQL: `INSERT INTO account (id, kind, currency, balance) VALUES ($1, 'user', $2, $3)`,
 		Args: []any{rich, testCurrency, int64(1<<63 - 1)}})
 	errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 1)))
 	require.Len(t, errs, 1)
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[0]), "%v", errs[0])
 	require.Equal(t, hongbao.Amount(1<<63-1), f.balance(t, rich))
-	require.Equal(t, fundedFor(10), f.balance(t, PoolAccount("rain")))
+	require.Equal(t, fundedFor(10), f.balance(t, tables.PoolAccount("rain")))
 
 	errs = f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 7))) // the other grants of the batch are settled
 	require.Len(t, errs, 7)
@@ -303,8 +304,8 @@ func testBalanceOverflow(t *testing.T, f *fixture) {
 	for _, err := range errs[1:] {
 		require.NoError(t, err)
 	}
-	require.Equal(t, fundedFor(10)-fundedFor(7)+planned(1), f.balance(t, PoolAccount("rain")))
-	require.Equal(t, planned(2), f.balance(t, UserAccount(grant("rain", 2).User, testCurrency)))
+	require.Equal(t, fundedFor(10)-fundedFor(7)+planned(1), f.balance(t, tables.PoolAccount("rain")))
+	require.Equal(t, planned(2), f.balance(t, tables.UserAccount(grant("rain", 2).User, testCurrency)))
 }
 
 func testSettledAfterQuarantine(t *testing.T, f *fixture) {
@@ -332,7 +333,7 @@ func testGuards(t *testing.T, f *fixture) {
 		`UPDATE campaign SET state = 'refunded', refunded = funded - granted - 1`,
 		`UPDATE campaign SET revealed_at = 1`,
 	} {
-		err := f.ledger.store.Write(t.Context(), func(db.Txn) ([]db.Stmt, error) { return []db.Stmt{{SQL: sql}}, nil })
+		err := f.ledger.tables.Store.Write(t.Context(), func(db.Txn) ([]db.Stmt, error) { return []db.Stmt{{SQL: sql}}, nil })
 		require.ErrorIs(t, err, db.ErrOverdraw, sql)
 	}
 	f.holds(t, "rain", grantsOf("rain", 1, 2))

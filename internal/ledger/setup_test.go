@@ -2,12 +2,8 @@ package ledger
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
@@ -15,10 +11,12 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/mysql"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/postgres"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
+	"github.com/hongbao-project/hongbao/internal/ledger/ledgertest"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -28,31 +26,18 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // backend returns the configuration of a new, empty database.
 type backend func(t testing.TB) Config
 
-func sqliteConfig(t testing.TB) Config {
-	return testConfig(sqlite.Database{Path: filepath.Join(t.TempDir(), "ledger ?#%.db")})
-}
+func sqliteConfig(t testing.TB) Config { return testConfig(ledgertest.SQLite(t)) }
 
-func postgresConfig(t testing.TB) Config {
-	return testPostgres(testkit.Postgres(t))
-}
+func postgresConfig(t testing.TB) Config { return testConfig(ledgertest.Postgres(t)) }
 
-// testPostgres allows the two unsafe settings with which testkit's servers are faster.
-func testPostgres(dsn string) Config {
-	return testConfig(postgres.Database{DSN: dsn, UnsafeAllow: []string{"fsync", "full_page_writes"}})
-}
+func testPostgres(dsn string) Config { return testConfig(ledgertest.PostgresAt(dsn)) }
 
-func mariadbConfig(t testing.TB) Config {
-	return testMariaDB(testkit.MariaDB(t))
-}
+func mariadbConfig(t testing.TB) Config { return testConfig(ledgertest.MariaDB(t)) }
 
-// testMariaDB allows the unsafe setting with which testkit's servers are faster.
-func testMariaDB(dsn string) Config {
-	return testConfig(mysql.Database{DSN: dsn, UnsafeAllow: []string{"innodb_doublewrite"}})
-}
+func testMariaDB(dsn string) Config { return testConfig(ledgertest.MariaDBAt(dsn)) }
 
 func testConfig(d db.Database) Config {
-	return Config{Database: d, Retries: 10, Limits: db.Limits{Conns: 8, ConnectTimeout: 5 * time.Second,
-		LockTimeout: 10 * time.Second, Timeout: 30 * time.Second}}
+	return Config{Database: d, Retries: ledgertest.Retries, Limits: ledgertest.Limits()}
 }
 
 // dsn returns the place of the database.
@@ -94,13 +79,6 @@ func open(t testing.TB, c Config) *Ledger {
 	return l
 }
 
-// planFunc is a function that implements PlanSource.
-type planFunc func(campaign string, packet int64) (hongbao.Amount, bool, error)
-
-func (f planFunc) Amount(_ context.Context, campaign string, packet int64) (hongbao.Amount, bool, error) {
-	return f(campaign, packet)
-}
-
 // fixture is a ledger with a settler in front of it.
 type fixture struct {
 	config Config
@@ -116,18 +94,17 @@ type fixture struct {
 	forged map[packetKey]hongbao.Amount
 }
 
-const testCurrency = "CNY"
+const testCurrency = ledgertest.Currency
 
-// planned returns the amount of a packet in every test campaign.
-func planned(packet int64) hongbao.Amount { return hongbao.Amount(100 + packet%7) }
-
-func fundedFor(packets int64) hongbao.Amount {
-	var sum hongbao.Amount
-	for p := int64(1); p <= packets; p++ {
-		sum += planned(p)
-	}
-	return sum
-}
+// The campaigns and grants of the tests.
+var (
+	planned   = ledgertest.Planned
+	fundedFor = ledgertest.FundedFor
+	grant     = ledgertest.Grant
+	grantsOf  = ledgertest.Grants
+	secondOf  = ledgertest.SecondOf
+	closeOf   = ledgertest.Close
+)
 
 func newFixture(t testing.TB, config Config) *fixture {
 	t.Helper()
@@ -135,7 +112,7 @@ func newFixture(t testing.TB, config Config) *fixture {
 	var err error
 	f.Settler, err = NewSettler(SettlerConfig{
 		Ledger: f.ledger, Log: zap.NewNop(),
-		Plan: planFunc(func(campaign string, packet int64) (hongbao.Amount, bool, error) {
+		Plan: ledgertest.Plan(func(campaign string, packet int64) (hongbao.Amount, bool, error) {
 			if a, ok := f.forged[packetKey{campaign, packet}]; ok {
 				return a, true, nil
 			}
@@ -157,24 +134,12 @@ func newFixture(t testing.TB, config Config) *fixture {
 
 func testCampaign(t testing.TB, id string, packets int64) Campaign {
 	t.Helper()
-	spec := hongbao.Campaign{
-		ID: id, Name: "rain", Kind: hongbao.KindRedPacket, Currency: testCurrency, Total: fundedFor(packets),
-		Packets: packets,
-		Split:   hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: 200}, TimeZone: "Asia/Shanghai", Sponsor: "acme",
-		From: time.UnixMilli(1_700_000_000_000).UTC(), To: time.UnixMilli(1_700_000_060_000).UTC(),
-		Durability: hongbao.DurabilityFast,
-		Limits:     []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 3}},
-	}
-	return canonical(t, spec)
+	return canonical(t, ledgertest.Spec(id, packets))
 }
 
 func canonical(t testing.TB, spec hongbao.Campaign) Campaign {
 	t.Helper()
-	text, err := json.Marshal(spec)
-	require.NoError(t, err)
-	c := Campaign{Spec: spec, Canonical: text, Hash: "sha256-of-" + spec.ID}
-	copy(c.Seed[:], "seed of "+spec.ID)
-	return c
+	return Campaign(ledgertest.Canonical(t, spec))
 }
 
 func (f *fixture) create(t testing.TB, id string, packets int64) {
@@ -183,34 +148,9 @@ func (f *fixture) create(t testing.TB, id string, packets int64) {
 	require.NoError(t, err)
 }
 
-// grant returns the grant of a packet as Redis would make it. Its seq is the packet, and each user gets several
-// packets.
-func grant(campaign string, packet int64) hongbao.Grant {
-	return hongbao.Grant{
-		Shard: 3, Seq: packet, Epoch: 1, EntryID: "1700000000000-0", Campaign: campaign, Packet: packet,
-		Amount: planned(packet), User: fmt.Sprintf("u%d", packet*7919%101), RequestID: fmt.Sprintf("r%d", packet),
-		Time: time.UnixMilli(1_700_000_000_000 + packet).UTC(),
-	}
-}
-
-func grantsOf(campaign string, first, last int64) []hongbao.Grant {
-	list := make([]hongbao.Grant, 0, last-first+1)
-	for p := first; p <= last; p++ {
-		list = append(list, grant(campaign, p))
-	}
-	return list
-}
-
-// settles settles the grants of each shard in a batch of its own.
 func (f *fixture) settles(t rapid.TB, grants ...hongbao.Grant) {
 	t.Helper()
-	of := map[int][]hongbao.Grant{}
-	for i := range grants {
-		of[grants[i].Shard] = append(of[grants[i].Shard], grants[i])
-	}
-	for _, some := range of {
-		require.Nil(t, f.Handle(context.Background(), testkit.Batch(some)))
-	}
+	ledgertest.Settle(t, f, grants...)
 }
 
 func by(who, why string) stream.Decision { return stream.Decision{By: who, Why: why} }
@@ -222,20 +162,15 @@ func (f *fixture) disown(t require.TestingT, campaign string) {
 // holds checks that the ledger is consistent and has exactly the given grants of the campaign.
 func (f *fixture) holds(t testing.TB, campaign string, want []hongbao.Grant) {
 	t.Helper()
-	differences, err := f.ledger.CheckConservation(t.Context())
+	differences, err := f.books().CheckConservation(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, differences)
-	var got []hongbao.Grant
-	require.NoError(t, f.ledger.EachGrant(t.Context(), campaign, func(g hongbao.Grant) error {
-		got = append(got, g)
-		return nil
-	}))
-	require.Len(t, got, len(want))
-	for i, g := range want {
-		g.EntryID, g.Trace = "", ""
-		require.Equal(t, g, got[i])
-	}
+	ledgertest.Has(t, func(fn func(hongbao.Grant) error) error { return f.ledger.EachGrant(t.Context(), campaign, fn) },
+		want)
 }
+
+// books returns the books of the ledger.
+func (f *fixture) books() books.Books { return books.Of(f.ledger.tables) }
 
 // open returns the grants in quarantine that wait for a decision.
 func (f *fixture) open(t testing.TB) []model.Quarantined {
@@ -252,7 +187,7 @@ func (f *fixture) balance(t testing.TB, account string) hongbao.Amount {
 	return b
 }
 
-func (f *fixture) setPlan(t testing.TB, plan planFunc) {
+func (f *fixture) setPlan(t testing.TB, plan ledgertest.Plan) {
 	t.Helper()
 	config := f.Settler.config
 	config.Plan = plan
@@ -264,5 +199,5 @@ func (f *fixture) setPlan(t testing.TB, plan planFunc) {
 // tamper writes to the database without the checks of this package.
 func (f *fixture) tamper(t testing.TB, stmts ...db.Stmt) {
 	t.Helper()
-	require.NoError(t, f.ledger.store.Write(t.Context(), func(db.Txn) ([]db.Stmt, error) { return stmts, nil }))
+	ledgertest.Tamper(t, f.ledger.tables, stmts...)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
@@ -23,13 +24,13 @@ type Step struct{ From, Grants int64 }
 
 // Bounds returns the bounds of a campaign's grants. Bounds, Amounts and Times read every grant, so call them rarely.
 func (l *Ledger) Bounds(ctx context.Context, campaign string) (Bounds, error) {
-	b, _, err := rowQuery[Bounds]{"read the bounds of the grants of campaign " + campaign,
+	b, _, err := tables.Ask("read the bounds of the grants of campaign "+campaign,
 		`SELECT COUNT(*), COALESCE(MIN(amount), 0), COALESCE(MAX(amount), 0), COALESCE(MIN(granted_at), 0),
 		COALESCE(MAX(granted_at), 0) FROM grants WHERE campaign = $1`, []any{campaign},
 		func(s db.Scan) (b Bounds, err error) {
 			err = s(&b.Grants, &b.Low, &b.High, &b.First, &b.Last)
 			return b, err
-		}}.one(ctx, l)
+		}).One(ctx, l.tables)
 	return b, err
 }
 
@@ -37,7 +38,7 @@ func (l *Ledger) Bounds(ctx context.Context, campaign string) (Bounds, error) {
 func (l *Ledger) Amounts(ctx context.Context, campaign string, low hongbao.Amount, width int64) ([]Step, error) {
 	return steps("read the amounts of the grants of campaign "+campaign,
 		`SELECT amount - (amount - $2) % $3 AS step, COUNT(*) FROM grants WHERE campaign = $1 GROUP BY 1 ORDER BY 1`,
-		campaign, int64(low), width).all(ctx, l)
+		campaign, int64(low), width).All(ctx, l.tables)
 }
 
 // Times counts the grants of a campaign by the time of their decision, in steps of width milliseconds that begin at
@@ -45,14 +46,14 @@ func (l *Ledger) Amounts(ctx context.Context, campaign string, low hongbao.Amoun
 func (l *Ledger) Times(ctx context.Context, campaign string, first, width int64) ([]Step, error) {
 	return steps("read the times of the grants of campaign "+campaign,
 		`SELECT granted_at - (granted_at - $2) % $3 AS step, COUNT(*) FROM grants WHERE campaign = $1 GROUP BY 1 ORDER BY 1`,
-		campaign, first, width).all(ctx, l)
+		campaign, first, width).All(ctx, l.tables)
 }
 
-func steps(what, sql, campaign string, from, width int64) rowQuery[Step] {
-	return rowQuery[Step]{what, sql, []any{campaign, from, width}, func(s db.Scan) (step Step, err error) {
+func steps(what, sql, campaign string, from, width int64) tables.Query[Step] {
+	return tables.Ask(what, sql, []any{campaign, from, width}, func(s db.Scan) (step Step, err error) {
 		err = s(&step.From, &step.Grants)
 		return step, err
-	}}
+	})
 }
 
 // CampaignSearch selects campaigns from a list: up to Limit, after the first Skip.
@@ -72,8 +73,8 @@ var likeEscapes = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
 // NewestCampaigns lists campaigns, the newest first.
 func (l *Ledger) NewestCampaigns(ctx context.Context, s CampaignSearch) ([]StoredCampaign, error) {
 	where, args := s.condition()
-	return rowQuery[StoredCampaign]{"list the ledger's newest campaigns", `SELECT ` + campaignColumns + ` FROM campaign ` +
-		where + ` ORDER BY created_at DESC, id LIMIT $1 OFFSET $2`, args, scanCampaign}.all(ctx, l)
+	return tables.Ask("list the ledger's newest campaigns", `SELECT `+campaignColumns+` FROM campaign `+
+		where+` ORDER BY created_at DESC, id LIMIT $1 OFFSET $2`, args, scanCampaign).All(ctx, l.tables)
 }
 
 // condition returns the WHERE clause of a search, and the arguments of the whole statement. An empty text adds no

@@ -13,7 +13,10 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/ledgertest"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/sink/sinktest"
@@ -32,13 +35,13 @@ func TestSink(t *testing.T) {
 			s := &settled{seqs: map[int]int64{}}
 			s.proxy, s.config = connect(t)
 			s.reader = open(t, s.config)
-			s.Store = s.reader.store
+			s.Store = s.reader.tables.Store
 			sinktest.Run(t, func(t testing.TB) sinktest.Subject {
 				s.newCampaign(t)
 				return sinktest.Subject{Open: s.open, Effects: s.effects, Aside: s.aside, Grants: s.grants, Poison: poison,
 					Down: s.down, Lose: s.loss.Lose}
 			})
-			differences, err := s.reader.CheckConservation(t.Context())
+			differences, err := books.Of(s.reader.tables).CheckConservation(t.Context())
 			require.NoError(t, err)
 			require.Empty(t, differences)
 		})
@@ -76,9 +79,9 @@ func (s *settled) newCampaign(t testing.TB) {
 func (s *settled) open(t testing.TB) hongbao.Handler {
 	t.Helper()
 	l := newLedger(s.config)
-	l.store, l.refuseNewer = s, s.reader.refuseNewer
+	l.tables.Store, l.tables.RefuseNewer = s, s.reader.tables.RefuseNewer
 	h, err := NewSettler(SettlerConfig{Ledger: l, Log: zap.NewNop(),
-		Plan: planFunc(func(_ string, packet int64) (hongbao.Amount, bool, error) { return planned(packet), true, nil })})
+		Plan: ledgertest.Plan(func(_ string, packet int64) (hongbao.Amount, bool, error) { return planned(packet), true, nil })})
 	require.NoError(t, err)
 	return h
 }
@@ -123,7 +126,7 @@ func (s *settled) effects(t testing.TB, grants []hongbao.Grant) []int {
 	testkit.EventuallyOK(t, 30*time.Second, func() error { // connections may have been cut
 		var errs []error
 		for i, g := range grants {
-			has, _, err := s.reader.Balance(t.Context(), UserAccount(g.User, testCurrency))
+			has, _, err := s.reader.Balance(t.Context(), tables.UserAccount(g.User, testCurrency))
 			counts[i] = int(has / planned(g.Packet))
 			errs = append(errs, err)
 		}

@@ -23,7 +23,7 @@ func TestSQLiteBusy(t *testing.T) {
 	f := newFixture(t, config)
 	f.create(t, "rain", 10)
 	other := open(t, config)
-	err := other.store.Write(t.Context(), func(db.Txn) ([]db.Stmt, error) {
+	err := other.tables.Store.Write(t.Context(), func(db.Txn) ([]db.Stmt, error) {
 		errs := f.Handle(t.Context(), testkit.Batch(grantsOf("rain", 1, 5)))
 		require.Len(t, errs, 5)
 		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[0]), "%v", errs[0])

@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
+	kept "github.com/hongbao-project/hongbao/internal/ledger/access"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -99,7 +100,7 @@ func TestPostgresTellsOnlyWhatTheStandbyHas(t *testing.T) {
 			return err
 		},
 		"load":    func(ctx context.Context) error { return m.ledger.BeginLoad(ctx, "snow") },
-		"journal": func(ctx context.Context) error { return m.ledger.Record(ctx, entry) },
+		"journal": func(ctx context.Context) error { return kept.Of(m.ledger.tables).Record(ctx, entry) },
 		"credit": func(ctx context.Context) error {
 			_, err := m.ledger.Credit(ctx, []payment.Credit{credit})
 			return err
@@ -175,7 +176,7 @@ func TestPostgresLeavesAServerThatIsNoLongerThePrimary(t *testing.T) {
 	m.create(t, "rain", 100)
 	m.settles(t, grantsOf("rain", 1, 5)...)
 	drawn, _ := access.NewKey(access.RoleOperator, []string{"rain"})
-	k, err := m.ledger.AddKey(t.Context(), drawn)
+	k, err := kept.Of(m.ledger.tables).AddKey(t.Context(), drawn)
 	require.NoError(t, err)
 
 	m.command(t, m.primary, "ALTER SYSTEM RESET synchronous_standby_names",
@@ -184,11 +185,11 @@ func TestPostgresLeavesAServerThatIsNoLongerThePrimary(t *testing.T) {
 	config := m.config
 	config = config.at(m.standby.DSN(m.database))
 	after := open(t, config)
-	_, err = after.RevokeKey(t.Context(), k.ID)
+	_, err = kept.Of(after.tables).RevokeKey(t.Context(), k.ID)
 	require.NoError(t, err)
 
 	testkit.EventuallyOK(t, 10*time.Second, func() error {
-		live, err := m.ledger.Live(t.Context())
+		live, err := kept.Of(m.ledger.tables).Live(t.Context())
 		if err == nil && len(live.Keys) > 0 {
 			err = errors.New("the revoked key is accepted")
 		}

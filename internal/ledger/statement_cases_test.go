@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -159,7 +160,7 @@ func testCreditDifferences(t *testing.T, f *fixture) {
 			"funded"},
 	} {
 		f.tamper(t, db.Stmt{SQL: sql, Args: []any{int64(1)}})
-		list, err := f.ledger.CheckCredits(t.Context())
+		list, err := f.books().CheckCredits(t.Context())
 		require.NoError(t, err)
 		var got []string
 		for _, d := range list {
@@ -186,21 +187,18 @@ func testCreditRows(t *testing.T, f *fixture) {
 			"fund of c1, CNY", "fund of c1, CNY"},
 	} {
 		broken := errors.New("roll back")
-		err := f.ledger.store.Write(t.Context(), func(x db.Txn) ([]db.Stmt, error) {
-			if err := x.Run(t.Context(), db.Stmt{SQL: sql}); err != nil {
-				return nil, err
-			}
+		err := f.ledger.tables.Together(t.Context(), func(ctx context.Context) error {
+			require.NoError(t, f.ledger.tables.Write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) {
+				return []db.Stmt{{SQL: sql}}, nil
+			}))
+			list, err := f.books().CheckCredits(ctx)
+			require.NoError(t, err)
 			var where []string
-			funds := map[creditSide]*fundSums{}
-			list, err := checkAccounts(t.Context(), x, funds)
-			require.NoError(t, err)
-			more, err := checkFunds(t.Context(), x, funds)
-			require.NoError(t, err)
-			for _, d := range append(list, more...) {
+			for _, d := range list {
 				where = append(where, d.Where)
 			}
 			require.Equal(t, want, where, sql)
-			return nil, broken
+			return broken
 		})
 		require.ErrorIs(t, err, broken)
 		f.credit(t)

@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
@@ -94,7 +95,7 @@ func (l *Ledger) TopUp(ctx context.Context, o TopUp) (stored StoredTopUp, err er
 	if err := o.check(); err != nil {
 		return StoredTopUp{}, err
 	}
-	err = l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+	err = l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		c, list, err := lockWithTopUps(ctx, t, o.Campaign)
 		if err != nil {
 			return nil, err
@@ -120,7 +121,7 @@ func (l *Ledger) TopUp(ctx context.Context, o TopUp) (stored StoredTopUp, err er
 // lockWithTopUps is like lockCampaign, but also returns the campaign's top-ups.
 func lockWithTopUps(ctx context.Context, t db.Txn, id string) (c StoredCampaign, list []StoredTopUp, err error) {
 	if c, err = lockCampaign(ctx, t, id); err == nil {
-		list, err = topUpsOf(id).in(ctx, t)
+		list, err = topUpsOf(id).In(ctx, t)
 	}
 	return c, list, err
 }
@@ -178,7 +179,7 @@ func (s *StoredTopUp) post(spec *hongbao.Campaign) ([]db.Stmt, error) {
 	if err != nil {
 		return nil, err
 	}
-	sponsor, pool := SponsorAccount(spec.Sponsor, spec.Currency), PoolAccount(spec.ID)
+	sponsor, pool := tables.SponsorAccount(spec.Sponsor, spec.Currency), tables.PoolAccount(spec.ID)
 	total, now := int64(s.Total), s.Created.UnixMilli()
 	return []db.Stmt{
 		{SQL: moveMoney, Args: []any{pool, total}},
@@ -206,7 +207,7 @@ func scanTopUp(s db.Scan) (o StoredTopUp, err error) {
 		&o.Why, &created, &dealt); err != nil {
 		return o, err
 	}
-	o.Generation, o.Created, o.Dealt = int(generation), atMilli(created), atMilli(dealt)
+	o.Generation, o.Created, o.Dealt = int(generation), tables.At(created), tables.At(dealt)
 	copy(o.Seed[:], seed)
 	if err := json.Unmarshal([]byte(split), &o.Split); err != nil {
 		return o, hongbao.Errorf(hongbao.ClassBroken, "the ledger's split of generation %d of campaign %s can't be read: %w",
@@ -215,9 +216,9 @@ func scanTopUp(s db.Scan) (o StoredTopUp, err error) {
 	return o, nil
 }
 
-func topUpsOf(campaign string) rowQuery[StoredTopUp] {
-	return rowQuery[StoredTopUp]{"read the top-ups of campaign " + campaign,
-		topUpQuery + ` WHERE campaign = $1 ORDER BY generation`, []any{campaign}, scanTopUp}
+func topUpsOf(campaign string) tables.Query[StoredTopUp] {
+	return tables.Ask("read the top-ups of campaign "+campaign,
+		topUpQuery+` WHERE campaign = $1 ORDER BY generation`, []any{campaign}, scanTopUp)
 }
 
 // openTopUps selects top-ups that are not dealt yet, of campaigns that are not refunded.
@@ -226,8 +227,8 @@ const openTopUps = `state = 'announced' AND
 
 // OpenTopUps lists the top-ups that are not dealt yet, of campaigns that are not refunded.
 func (l *Ledger) OpenTopUps(ctx context.Context) ([]StoredTopUp, error) {
-	return rowQuery[StoredTopUp]{"look for top-ups that are not dealt", topUpQuery + ` WHERE ` + openTopUps + `
-		ORDER BY created_at, campaign`, nil, scanTopUp}.all(ctx, l)
+	return tables.Ask("look for top-ups that are not dealt", topUpQuery+` WHERE `+openTopUps+`
+		ORDER BY created_at, campaign`, nil, scanTopUp).All(ctx, l.tables)
 }
 
 // Backlog counts tasks, and has the age of the oldest one; 0 if there is none.
@@ -246,19 +247,19 @@ type Unfinished struct {
 
 // Unfinished counts the unfinished work. It also alarms if the server has fallen back to asynchronous replication.
 func (l *Ledger) Unfinished(ctx context.Context) (Unfinished, error) {
-	age := func(column string) string { return `COALESCE(MAX(` + l.dialect.Now + ` - ` + column + `), 0)` }
-	one, _, err := rowQuery[Unfinished]{"count what waits for a worker or a person", `SELECT t.n, t.age, p.n, p.age,
+	age := func(column string) string { return `COALESCE(MAX(` + l.tables.Dialect.Now + ` - ` + column + `), 0)` }
+	one, _, err := tables.Ask("count what waits for a worker or a person", `SELECT t.n, t.age, p.n, p.age,
 		(SELECT COUNT(*) FROM control WHERE kind = $1 AND setting = 'paused' AND decided_by = $2
 			AND campaign IN (SELECT id FROM campaign WHERE state = 'funded'))
-		FROM (SELECT COUNT(*) AS n, ` + age("created_at") + ` AS age FROM generation WHERE ` + openTopUps + `) AS t,
-			(SELECT COUNT(*) AS n, ` + age("since") + ` AS age FROM pending) AS p`,
+		FROM (SELECT COUNT(*) AS n, `+age("created_at")+` AS age FROM generation WHERE `+openTopUps+`) AS t,
+			(SELECT COUNT(*) AS n, `+age("since")+` AS age FROM pending) AS p`,
 		[]any{string(stream.ControlCampaign), stream.ByWorker}, func(s db.Scan) (u Unfinished, err error) {
 			var topUp, credit int64
 			err = s(&u.TopUps.Count, &topUp, &u.Credits.Count, &credit, &u.Paused)
 			u.TopUps.Oldest = max(time.Duration(topUp)*time.Millisecond, 0)
 			u.Credits.Oldest = max(time.Duration(credit)*time.Millisecond, 0)
 			return u, err
-		}}.one(ctx, l)
+		}).One(ctx, l.tables)
 	if err == nil {
 		l.alarmAsynchronous(ctx)
 	}
@@ -269,8 +270,8 @@ func (l *Ledger) Unfinished(ctx context.Context) (Unfinished, error) {
 // found the packets in Redis. If one has changed, Redis may have lost the packets since: the error is Transient, and
 // nothing is recorded. A repeated call changes nothing.
 func (l *Ledger) TopUpDealt(ctx context.Context, campaign string, generation int, epochs []int64) error {
-	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
-		now, err := epochsOf(l.dialect.Share).in(ctx, t) // an opening waits for this transaction
+	err := l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+		now, err := epochsOf(l.tables.Dialect.Share).In(ctx, t) // an opening waits for this transaction
 		if err == nil && !slices.Equal(now, epochs) {
 			err = hongbao.Errorf(hongbao.ClassTransient, "a shard was opened meanwhile and may have lost packets; a worker deals "+
 				"what is lost, and records it")
@@ -290,7 +291,7 @@ func (l *Ledger) TopUpDealt(ctx context.Context, campaign string, generation int
 // TopUpsLost records that Redis has lost a campaign's packets of all generations above dealt. They must be dealt again.
 // A repeated call changes nothing.
 func (l *Ledger) TopUpsLost(ctx context.Context, campaign string, dealt int64) error {
-	err := l.write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) {
+	err := l.tables.Write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) {
 		return []db.Stmt{{SQL: `UPDATE generation SET state = 'announced', dealt_at = 0
 			WHERE campaign = $1 AND generation > $2 AND state = 'dealt'`, Args: []any{campaign, dealt}}}, nil
 	})
@@ -315,7 +316,7 @@ func (l *Ledger) BeginCloseOfLost(ctx context.Context, campaign string) error {
 }
 
 func (l *Ledger) beginClose(ctx context.Context, campaign string, lost bool) error {
-	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+	err := l.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		c, list, err := lockWithTopUps(ctx, t, campaign)
 		switch {
 		case errors.Is(err, ErrNoCampaign):
@@ -337,12 +338,12 @@ func (l *Ledger) beginClose(ctx context.Context, campaign string, lost bool) err
 // CampaignWithTopUps returns a campaign and its top-ups, in the order of the generations, read in one snapshot. If the
 // ledger does not have the campaign, the error is ErrNoCampaign.
 func (l *Ledger) CampaignWithTopUps(ctx context.Context, id string) (c StoredCampaign, list []StoredTopUp, err error) {
-	list, err = snapshot(ctx, l, "read campaign "+id+" and its top-ups",
+	list, err = tables.Snapshot(ctx, l.tables, "read campaign "+id+" and its top-ups",
 		func(ctx context.Context, t db.Txn) (list []StoredTopUp, err error) {
 			if c, err = mustRead(ctx, t, id); err != nil {
 				return nil, err
 			}
-			return topUpsOf(id).in(ctx, t)
+			return topUpsOf(id).In(ctx, t)
 		})
 	return c, list, err
 }

@@ -12,7 +12,9 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // added returns an order to add n packets to a test campaign, which must have the number of packets in has.
@@ -60,8 +62,8 @@ func testTopUp(t *testing.T, f *fixture) {
 	require.EqualValues(t, 15, c.Packets)
 	require.Equal(t, fundedFor(15), c.Funded)
 	require.EqualValues(t, 10, c.Spec.Packets, "the published specification does not change")
-	require.Equal(t, fundedFor(15), f.balance(t, PoolAccount("rain")))
-	require.Equal(t, -fundedFor(15)-fundedFor(3), f.balance(t, SponsorAccount("acme", testCurrency)))
+	require.Equal(t, fundedFor(15), f.balance(t, tables.PoolAccount("rain")))
+	require.Equal(t, -fundedFor(15)-fundedFor(3), f.balance(t, tables.SponsorAccount("acme", testCurrency)))
 	require.EqualValues(t, 1, f.count(t, `SELECT COUNT(*) FROM transfer WHERE id = 'funding:rain:2' AND kind = 'funding'`))
 
 	again := order
@@ -82,7 +84,7 @@ func testTopUp(t *testing.T, f *fixture) {
 	require.InDelta(t, 2*time.Hour, f.unfinished(t, 1, 0).TopUps.Oldest, float64(time.Hour))
 	f.tamper(t, db.Stmt{SQL: `UPDATE generation SET created_at = created_at + 7200000`})
 	earlier := func() []hongbao.Amount {
-		totals, _, err := f.ledger.Totals(t.Context(), "rain")
+		totals, _, err := f.books().Totals(t.Context(), "rain")
 		require.NoError(t, err)
 		return totals.Earlier
 	}
@@ -108,7 +110,7 @@ func testTopUp(t *testing.T, f *fixture) {
 	f.unfinished(t, 0, 0)
 	f.settles(t, grantsOf("rain", 1, 16)...)
 	f.holds(t, "rain", grantsOf("rain", 1, 16))
-	require.Zero(t, f.balance(t, PoolAccount("rain")))
+	require.Zero(t, f.balance(t, tables.PoolAccount("rain")))
 }
 
 func (f *fixture) unfinished(t *testing.T, topUps, credits int64) Unfinished {
@@ -131,8 +133,8 @@ func testTopUpLostByAPromotion(t *testing.T, f *fixture) {
 	more := int64(fundedFor(15) - fundedFor(10))
 	f.tamper(t, db.Stmt{SQL: `DELETE FROM generation`}, db.Stmt{SQL: `DELETE FROM transfer WHERE id = 'funding:rain:2'`},
 		db.Stmt{SQL: `UPDATE campaign SET packets = 10, funded = funded - $1`, Args: []any{more}},
-		db.Stmt{SQL: moveMoney, Args: []any{PoolAccount("rain"), -more}},
-		db.Stmt{SQL: moveMoney, Args: []any{SponsorAccount("acme", testCurrency), more}})
+		db.Stmt{SQL: moveMoney, Args: []any{tables.PoolAccount("rain"), -more}},
+		db.Stmt{SQL: moveMoney, Args: []any{tables.SponsorAccount("acme", testCurrency), more}})
 	own := grantsOf("rain", 1, 10)
 	f.settles(t, append(grantsOf("rain", 11, 15), own[:4]...)...)
 	f.settles(t, own...)
@@ -142,7 +144,7 @@ func testTopUpLostByAPromotion(t *testing.T, f *fixture) {
 		require.Greater(t, q.Grant.Packet, int64(10))
 	}
 	require.Len(t, f.open(t), 5)
-	require.Zero(t, f.balance(t, PoolAccount("rain")))
+	require.Zero(t, f.balance(t, tables.PoolAccount("rain")))
 }
 
 func testTopUpRefused(t *testing.T, f *fixture) {
@@ -233,7 +235,7 @@ func testTopUpTogether(t *testing.T, f *fixture) {
 	require.Len(t, ids, 1)
 	require.EqualValues(t, 15, f.stored(t, "rain").Packets)
 	f.holds(t, "rain", nil)
-	require.Equal(t, -fundedFor(15), f.balance(t, SponsorAccount("acme", testCurrency)))
+	require.Equal(t, -fundedFor(15), f.balance(t, tables.SponsorAccount("acme", testCurrency)))
 }
 
 // A top-up and a close run at once. If the close comes first, the top-up fails. Otherwise the close fails until the
@@ -271,24 +273,24 @@ func testTopUpAmongCloses(t *testing.T, f *fixture) {
 // result.
 func testTopUpDies(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
-	inner, deaths := f.ledger.store, 0
+	inner, deaths := f.ledger.tables.Store, 0
 	for {
-		f.ledger.store = &dying{Store: inner, after: deaths}
+		f.ledger.tables.Store = &dying{Store: inner, after: deaths}
 		_, err := f.ledger.TopUp(t.Context(), added("rain", 2, 10, 5))
-		f.ledger.store = inner
+		f.ledger.tables.Store = inner
 		if err == nil {
 			break // committed, but the caller does not get the result
 		}
 		require.ErrorIs(t, err, errDied)
 		require.Zero(t, f.count(t, `SELECT COUNT(*) FROM generation`))
 		f.holds(t, "rain", nil)
-		require.Equal(t, fundedFor(10), f.balance(t, PoolAccount("rain")))
+		require.Equal(t, fundedFor(10), f.balance(t, tables.PoolAccount("rain")))
 		deaths++
 	}
 	require.Equal(t, 6, deaths, "the locks and five statements")
 	_, err := f.ledger.TopUp(t.Context(), added("rain", 2, 10, 5))
 	require.NoError(t, err)
-	require.Equal(t, fundedFor(15), f.balance(t, PoolAccount("rain")))
+	require.Equal(t, fundedFor(15), f.balance(t, tables.PoolAccount("rain")))
 	f.holds(t, "rain", nil)
 }
 
@@ -329,8 +331,8 @@ func testRefundAdded(t *testing.T, f *fixture) {
 	held, err := f.ledger.Position(t.Context(), "rain")
 	require.NoError(t, err)
 	require.EqualValues(t, 3, held.Left)
-	sums, err := f.ledger.Day(t.Context(), Day{"rain", time.UnixMilli(0), time.Now().Add(time.Hour)},
-		func(*Line) error { return nil })
+	sums, err := f.books().Day(t.Context(), books.Day{Campaign: "rain", From: time.UnixMilli(0), To: time.Now().Add(time.Hour)},
+		func(*books.Line) error { return nil })
 	require.NoError(t, err)
 	require.Equal(t, fundedFor(15), sums.Funded)
 	closed := closeOf("rain", 15, 12)

@@ -151,3 +151,12 @@ func (k *Key) checkClient() (errs []error) {
 	}
 	return errs
 }
+
+// Rotation is a new secret for an API key.
+type Rotation struct {
+	// Hash is the SHA-256 of the new secret. The old secret stays valid during Overlap.
+	Hash    string
+	Overlap time.Duration
+	// Expires is the key's new end, or the zero time for no end. Nil keeps the end.
+	Expires *time.Time
+}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
@@ -83,7 +83,7 @@ func TestNotAcknowledged(t *testing.T) {
 	w := busy(t)
 	again(w.ledger.grants, "b", "u0003")
 	drop(w.ledger.grants, "a", "u0003")
-	w.ledger.problems = []ledger.Difference{{What: "a sum", Want: 1, Got: 2}}
+	w.ledger.problems = []books.Difference{{What: "a sum", Want: 1, Got: 2}}
 	for range 2 {
 		r := w.audit(t, audit.Options{})
 		require.Equal(t, kinds(audit.DoubleCredit, audit.LedgerUnbalanced, audit.Lost), r.Found)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
@@ -164,7 +164,7 @@ func (l *lockedSinks) EachGrant(ctx context.Context, id string, fn func(hongbao.
 	return l.memLedger.EachGrant(ctx, id, fn)
 }
 
-func (l *lockedSinks) EachTotals(ctx context.Context, fn func(*ledger.Totals) error) error {
+func (l *lockedSinks) EachTotals(ctx context.Context, fn func(*books.Totals) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.memLedger.EachTotals(ctx, fn)

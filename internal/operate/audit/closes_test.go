@@ -8,7 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -51,23 +51,23 @@ func (l *unread) EachGrant(ctx context.Context, id string, fn func(hongbao.Grant
 func TestSealedCampaignIsNotReadAgain(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
-	books := &unread{memLedger: w.ledger, campaign: "b"}
-	w.cfg.Ledger = books
+	unsealed := &unread{memLedger: w.ledger, campaign: "b"}
+	w.cfg.Ledger = unsealed
 	require.False(t, w.audit(t, audit.Options{}).Campaigns[1].Sealable, "it is open")
 	w.leave(t, "b")
 	require.False(t, w.audit(t, audit.Options{Campaigns: []string{"b"}}).Campaigns[0].Sealable, "only b was audited")
 	r := w.audit(t, audit.Options{})
 	require.True(t, r.Campaigns[1].Sealable)
 	require.False(t, r.Campaigns[0].Sealable)
-	require.Equal(t, 3, books.read)
+	require.Equal(t, 3, unsealed.read)
 
-	w.ledger.spoil = func(c *ledger.Totals) { c.Sealed = c.Campaign == "b" }
+	w.ledger.spoil = func(c *books.Totals) { c.Sealed = c.Campaign == "b" }
 	r = w.audit(t, audit.Options{})
 	require.Contains(t, r.Found, audit.SeqGap, "the ledger has not stored the seqs of the seal")
 	w.seal("b")
 	r = w.audit(t, audit.Options{})
 	require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)
-	require.Equal(t, 3, books.read, "the grants of a sealed campaign are not read again")
+	require.Equal(t, 3, unsealed.read, "the grants of a sealed campaign are not read again")
 	b := r.Campaigns[1]
 	require.Equal(t, []bool{true, false}, []bool{b.Sealed, b.Sealable})
 	require.Equal(t, []int64{20, 20}, []int64{b.Settled, b.Published})
@@ -76,12 +76,12 @@ func TestSealedCampaignIsNotReadAgain(t *testing.T) {
 	require.Empty(t, w.audit(t, audit.Options{}).Found)
 	r = w.audit(t, audit.Options{Campaigns: []string{"b"}})
 	require.Equal(t, map[model.DifferenceKind]int64{audit.Different: 1}, r.Found, "--campaign b reads its grants")
-	require.Equal(t, 4, books.read)
+	require.Equal(t, 4, unsealed.read)
 }
 
 // seal seals a campaign in the ledger.
 func (w *world) seal(id string) {
-	w.ledger.spoil = func(c *ledger.Totals) { c.Sealed = c.Campaign == id }
+	w.ledger.spoil = func(c *books.Totals) { c.Sealed = c.Campaign == id }
 	var runs []stream.SeqRange
 	for _, g := range w.ledger.grants[id] {
 		runs = append(runs, stream.SeqRange{First: g.Seq, Last: g.Seq})
@@ -162,7 +162,7 @@ func TestEndsThatDiffer(t *testing.T) {
 			map[model.DifferenceKind]int64{audit.FundingDiffers: 1}},
 		"another amount": {func(t *testing.T, w *world) {
 			w.refund(t, "b")
-			w.ledger.spoil = func(c *ledger.Totals) {
+			w.ledger.spoil = func(c *books.Totals) {
 				if c.Campaign == "b" {
 					c.Refunded, c.Pool = c.Refunded-1, 1
 				}
@@ -246,7 +246,7 @@ func TestEndedFromTheLedger(t *testing.T) {
 		&store.LostCampaign{ID: "b", Packets: packets, Total: total, Loaded: packets, LoadedAmount: total,
 			Granted: 19}))
 	w.ledger.closed["b"] = stream.Entry{Shard: k.Index()}
-	w.ledger.spoil = func(c *ledger.Totals) { c.By, c.Why = "ann", "no file is left" }
+	w.ledger.spoil = func(c *books.Totals) { c.By, c.Why = "ann", "no file is left" }
 	for range 2 { // while the campaign is in Redis, and after it has left
 		r = w.audit(t, audit.Options{})
 		require.Equal(t, model.Agrees, r.Verdict, "%+v", r.Differences)

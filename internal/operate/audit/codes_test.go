@@ -9,7 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
@@ -34,7 +34,7 @@ func coded(t *testing.T) *world {
 	plan, err := loaded.Seeded(t.Context(), w.store, c, campaign.NewSeed(), codes...)
 	require.NoError(t, err)
 	w.plans["c"], w.ledger.grants["c"] = plan, nil
-	w.ledger.spoil = func(l *ledger.Totals) { l.Codes = l.Campaign == "c" }
+	w.ledger.spoil = func(l *books.Totals) { l.Codes = l.Campaign == "c" }
 	w.grab(t, "a", 0, 10)
 	w.grab(t, "c", 0, 20)
 	w.settle(t)

@@ -8,15 +8,15 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Ledger is the part of *ledger.Ledger that the audit reads.
+// Ledger is the part of *ledger.Ledger and of books.Books that the audit reads.
 type Ledger interface {
 	// EachTotals calls fn for every campaign until fn fails.
-	EachTotals(ctx context.Context, fn func(*ledger.Totals) error) error
+	EachTotals(ctx context.Context, fn func(*books.Totals) error) error
 	// EachGrant calls fn for every grant of a campaign until fn fails. If the ledger paid a packet twice, it calls fn
 	// for both rows.
 	EachGrant(ctx context.Context, campaign string, fn func(hongbao.Grant) error) error
@@ -26,9 +26,9 @@ type Ledger interface {
 	EachQuarantined(ctx context.Context, fn func(*model.Quarantined)) error
 	// CheckConservation checks that the ledger's grants, transfers and accounts agree. CheckEveryAccount does so without
 	// the bases of accounts. CheckCredits checks the credits of clients.
-	CheckConservation(ctx context.Context) ([]ledger.Difference, error)
-	CheckEveryAccount(ctx context.Context) ([]ledger.Difference, error)
-	CheckCredits(ctx context.Context) ([]ledger.Difference, error)
+	CheckConservation(ctx context.Context) ([]books.Difference, error)
+	CheckEveryAccount(ctx context.Context) ([]books.Difference, error)
+	CheckCredits(ctx context.Context) ([]books.Difference, error)
 }
 
 // Topic is the topic that the publisher writes to.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -120,7 +120,7 @@ func TestAuditWhileTopUpsAreDealtAgain(t *testing.T) {
 	t.Parallel()
 	w := busyOn(t, 1)
 	funded, earlier := hongbao.Amount(total+7*11+7*3), []hongbao.Amount{total, total + 7*11}
-	w.ledger.spoil = func(c *ledger.Totals) {
+	w.ledger.spoil = func(c *books.Totals) {
 		if c.Campaign == "a" {
 			c.Pool, c.Funded, c.Earlier = c.Pool+funded-total, funded, earlier
 		}
@@ -156,7 +156,7 @@ func TestAuditWhileATopUpIsDealt(t *testing.T) {
 		hash, err := w.rdb.HGet(t.Context(), w.keys("a").Keys.Campaign("a"), "hash").Result()
 		require.NoError(t, err)
 		funded, earlier := hongbao.Amount(total), []hongbao.Amount(nil)
-		w.ledger.spoil = func(c *ledger.Totals) {
+		w.ledger.spoil = func(c *books.Totals) {
 			if c.Campaign == "a" {
 				c.Pool, c.Funded, c.Earlier = c.Pool+funded-total, funded, earlier
 			}

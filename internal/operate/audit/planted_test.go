@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -298,7 +298,7 @@ var planted = map[string]struct {
 	},
 	"a campaign that the ledger funded with another amount": {
 		func(_ *testing.T, w *world) {
-			w.ledger.spoil = func(c *ledger.Totals) {
+			w.ledger.spoil = func(c *books.Totals) {
 				if c.Campaign == "a" {
 					c.Funded, c.Pool = c.Funded+1, c.Pool+1
 				}
@@ -308,7 +308,7 @@ var planted = map[string]struct {
 	},
 	"a pool that does not match the ledger's counters": {
 		func(_ *testing.T, w *world) {
-			w.ledger.spoil = func(c *ledger.Totals) {
+			w.ledger.spoil = func(c *books.Totals) {
 				if c.Campaign == "a" {
 					c.Pool--
 				}
@@ -318,7 +318,7 @@ var planted = map[string]struct {
 	},
 	"a problem that the ledger's own checks report": {
 		func(_ *testing.T, w *world) {
-			w.ledger.problems = []ledger.Difference{{Where: "CNY", What: "sum of all accounts = 0", Got: 1}}
+			w.ledger.problems = []books.Difference{{Where: "CNY", What: "sum of all accounts = 0", Got: 1}}
 		},
 		kinds(audit.LedgerUnbalanced), "got 1",
 	},
@@ -378,7 +378,7 @@ func TestDeletedLedgerRowIsNotReplayed(t *testing.T) {
 		return b.String()
 	}
 	require.Contains(t, text(), "hongbao replay", "the ledger agrees with itself, so it never paid the grant")
-	w.ledger.problems = []ledger.Difference{{Where: "campaign a", What: "sum of the grants = granted", Want: 2000, Got: 1950}}
+	w.ledger.problems = []books.Difference{{Where: "campaign a", What: "sum of the grants = granted", Want: 2000, Got: 1950}}
 	require.Contains(t, text(), "\nlost: 1.")
 	require.NotContains(t, text(), "hongbao replay")
 }

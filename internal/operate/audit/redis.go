@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -17,7 +18,7 @@ import (
 type campaign struct {
 	id     string
 	on     map[int]*snapshot // by shard; a shard that lacks the campaign has no snapshot
-	ledger *ledger.Totals
+	ledger *books.Totals
 	facts  table[fact] // by packet
 	codes  codes
 	counts model.Counts

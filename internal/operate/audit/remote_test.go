@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -33,7 +34,7 @@ func (w *world) remotely() *memRemote {
 			m.credits[id][g.Packet] = audit.RemoteCredit{User: g.User, Currency: "CNY", Amount: g.Amount}
 		}
 	}
-	w.ledger.spoil = func(c *ledger.Totals) { c.Currency = "CNY" }
+	w.ledger.spoil = func(c *books.Totals) { c.Currency = "CNY" }
 	w.cfg.Remote = &audit.Remote{Ask: m.ask, Concurrency: 4}
 	return m
 }
@@ -185,7 +186,7 @@ func TestRemotePaidOfALostCampaign(t *testing.T) {
 	g := *w.settled("b", user(3))
 	drop(w.ledger.grants, "b", user(3))
 	w.leave(t, "b")
-	w.ledger.spoil = func(c *ledger.Totals) {
+	w.ledger.spoil = func(c *books.Totals) {
 		if c.Currency = "CNY"; c.Campaign == "b" {
 			c.By, c.Why = "ann", "Redis lost it"
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -47,8 +48,8 @@ type memLedger struct {
 	grants      map[string][]hongbao.Grant
 	closed      map[string]stream.Entry // the closes of refunded campaigns
 	quarantined []model.Quarantined
-	problems    []ledger.Difference
-	spoil       func(*ledger.Totals)
+	problems    []books.Difference
+	spoil       func(*books.Totals)
 	sealed      map[string]map[int][]stream.SeqRange
 }
 
@@ -61,10 +62,10 @@ func (l *memLedger) EachGrant(_ context.Context, id string, fn func(hongbao.Gran
 	return nil
 }
 
-func (l *memLedger) EachTotals(_ context.Context, fn func(*ledger.Totals) error) error {
+func (l *memLedger) EachTotals(_ context.Context, fn func(*books.Totals) error) error {
 	for id, grants := range l.grants {
 		e, closed := l.closed[id]
-		c := ledger.Totals{Campaign: id, Funded: total, Grants: int64(len(grants)), Closed: closed}
+		c := books.Totals{Campaign: id, Funded: total, Grants: int64(len(grants)), Closed: closed}
 		if closed {
 			c.Closes = []payment.Close{{Shard: e.Shard, Seq: e.Seq}}
 		}
@@ -85,15 +86,15 @@ func (l *memLedger) EachTotals(_ context.Context, fn func(*ledger.Totals) error)
 	return nil
 }
 
-func (l *memLedger) CheckConservation(context.Context) ([]ledger.Difference, error) {
+func (l *memLedger) CheckConservation(context.Context) ([]books.Difference, error) {
 	return l.problems, nil
 }
 
-func (l *memLedger) CheckEveryAccount(context.Context) ([]ledger.Difference, error) {
+func (l *memLedger) CheckEveryAccount(context.Context) ([]books.Difference, error) {
 	return l.problems, nil
 }
 
-func (l *memLedger) CheckCredits(context.Context) ([]ledger.Difference, error) { return nil, nil }
+func (l *memLedger) CheckCredits(context.Context) ([]books.Difference, error) { return nil, nil }
 
 func (l *memLedger) SealedSeqs(_ context.Context, id string) (map[int][]stream.SeqRange, error) {
 	return l.sealed[id], nil

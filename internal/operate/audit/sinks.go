@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
@@ -13,7 +13,7 @@ func (r *run) readLedger(ctx context.Context) error {
 	if r.Ledger == nil {
 		return nil
 	}
-	err := r.Ledger.EachTotals(ctx, func(t *ledger.Totals) error {
+	err := r.Ledger.EachTotals(ctx, func(t *books.Totals) error {
 		if c := r.campaign(t.Campaign); c != nil {
 			c.ledger = new(*t)
 			c.counts.Refunded, c.counts.Open = t.Refunded, t.Pool
@@ -28,7 +28,7 @@ func (r *run) readLedger(ctx context.Context) error {
 	if r.opts.Full {
 		conserves = r.Ledger.CheckEveryAccount
 	}
-	for _, check := range []func(context.Context) ([]ledger.Difference, error){conserves, r.Ledger.CheckCredits} {
+	for _, check := range []func(context.Context) ([]books.Difference, error){conserves, r.Ledger.CheckCredits} {
 		problems, err := check(ctx)
 		if err != nil {
 			return err

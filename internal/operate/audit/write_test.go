@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -37,7 +37,7 @@ func TestAmountsAreInTheCurrencysUnits(t *testing.T) {
 func TestReportHasTheCurrency(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
-	w.ledger.spoil = func(c *ledger.Totals) { c.Currency = "EUR" }
+	w.ledger.spoil = func(c *books.Totals) { c.Currency = "EUR" }
 	require.Equal(t, "EUR", w.audit(t, audit.Options{}).Campaigns[0].Currency)
 	w.cfg.Ledger = nil
 	require.Equal(t, "CNY", w.audit(t, audit.Options{}).Campaigns[0].Currency)

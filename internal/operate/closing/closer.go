@@ -16,6 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -185,7 +186,7 @@ func (c *Closer) tryRefund(ctx context.Context, row *ledger.StoredCampaign, o *O
 	} else if r, err = c.post(ctx, o, &s); err != nil {
 		return r, err
 	}
-	return r, ledger.AfterCommit(ctx, func(ctx context.Context) error {
+	return r, tables.AfterCommit(ctx, func(ctx context.Context) error {
 		if err := c.note(ctx, row); err != nil {
 			return fmt.Errorf("the refund of campaign %s is posted, but could not be noted in Redis; run it again: %w",
 				o.Campaign, err)

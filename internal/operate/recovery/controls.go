@@ -59,7 +59,7 @@ func (r *Recoverer) keepNew(ctx context.Context) (unread, err error) {
 		return errors.Join(errs...), err
 	}
 	if len(pauses) > 0 {
-		if err := r.cfg.Ledger.Record(ctx, pauses...); err != nil {
+		if err := r.cfg.Journal.Record(ctx, pauses...); err != nil {
 			return errors.Join(errs...), err
 		}
 	}

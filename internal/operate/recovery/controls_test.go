@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	kept "github.com/hongbao-project/hongbao/internal/ledger/access"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/load"
@@ -210,7 +211,7 @@ func TestPausesOfWorkersAreInTheJournal(t *testing.T) {
 	}
 	entries := func() (list []string) {
 		t.Helper()
-		page, err := w.ledger.Journal(ctx, access.JournalQuery{Campaign: name, Limit: 100})
+		page, err := kept.Of(w.ledger.Tables()).Journal(ctx, access.JournalQuery{Campaign: name, Limit: 100})
 		require.NoError(t, err)
 		for _, e := range page.Entries {
 			require.Equal(t, access.OutcomeDone, e.Outcome)

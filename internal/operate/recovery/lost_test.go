@@ -17,6 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -65,7 +66,7 @@ func (w *world) refundedOnce(t *testing.T, left hongbao.Amount) {
 	require.Equal(t, model.MoneyRefunded, c.State)
 	require.Equal(t, left, c.Refunded)
 	require.Equal(t, hongbao.Amount(10_000)-left, c.Granted)
-	differences, err := w.ledger.CheckConservation(t.Context())
+	differences, err := books.Of(w.ledger.Tables()).CheckConservation(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, differences)
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeEnded: 2}, outcomes(w.grab(t, w.rdb, 2)))

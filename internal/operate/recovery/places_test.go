@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
@@ -66,7 +67,7 @@ func TestLostPlace(t *testing.T) {
 	left, err := w.store.Left(t.Context(), []string{wide})
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{wide: 980}, left)
-	differences, err := w.ledger.CheckConservation(t.Context())
+	differences, err := books.Of(w.ledger.Tables()).CheckConservation(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, differences)
 }

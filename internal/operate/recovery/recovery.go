@@ -38,8 +38,12 @@ type Ledger interface {
 	EachCampaign(ctx context.Context, after string) iter.Seq2[*ledger.StoredCampaign, error]
 	TopUpsLost(ctx context.Context, campaign string, dealt int64) error
 	KeepControls(ctx context.Context, list ...stream.Control) error
-	Record(ctx context.Context, entries ...access.Entry) error
 	Controls(ctx context.Context) ([]stream.Control, error)
+}
+
+// Journal has the method of the journal that a Recoverer needs.
+type Journal interface {
+	Record(ctx context.Context, entries ...access.Entry) error
 }
 
 // Topic has the methods of the topic that a Recoverer needs. *publish.Log implements it.
@@ -58,6 +62,8 @@ type Config struct {
 	Store *store.Store
 	// Ledger is nil if a person chose to work without the ledger. Then only Accept opens a shard.
 	Ledger Ledger
+	// Journal gets the pauses of workers; nil if Ledger is nil.
+	Journal Journal
 	// Topic is nil if the deployment has no topic. TopicSink is the sink that publishes to it.
 	Topic     Topic
 	TopicSink string

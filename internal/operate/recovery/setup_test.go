@@ -21,6 +21,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/access"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/model"
@@ -149,7 +150,7 @@ func (l aged) EachCampaign(ctx context.Context, after string) iter.Seq2[*ledger.
 // recoverer returns a recoverer of the world. change may change its configuration.
 func (w *world) recoverer(change func(*recovery.Config)) *recovery.Recoverer {
 	cfg := recovery.Config{
-		Store: w.store, Ledger: aged{w.ledger}, Topic: &w.topic, TopicSink: "kafka", Sinks: []string{"balance", "kafka"},
+		Store: w.store, Ledger: aged{w.ledger}, Journal: access.Of(w.ledger.Tables()), Topic: &w.topic, TopicSink: "kafka", Sinks: []string{"balance", "kafka"},
 		Log: w.log, Gather: 300 * time.Millisecond,
 	}
 	change(&cfg)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
 // NewKey is an API key that was created or that got a new secret.
@@ -33,7 +32,7 @@ func (a Keys) CreateKey(ctx context.Context, want access.Key) (*NewKey, error) {
 		if k.LargestTotal > 0 {
 			e.Details["largest_total"] = k.LargestTotal
 		}
-		k, err = a.app.Ledger().AddKey(ctx, k)
+		k, err = a.app.Access().AddKey(ctx, k)
 		return err
 	})
 	if err != nil {
@@ -45,9 +44,9 @@ func (a Keys) CreateKey(ctx context.Context, want access.Key) (*NewKey, error) {
 // Keys returns the valid API keys, or with all also the revoked and expired keys.
 func (a Keys) Keys(ctx context.Context, all bool) ([]access.Key, error) {
 	if all {
-		return a.app.Ledger().Keys(ctx)
+		return a.app.Access().Keys(ctx)
 	}
-	return a.app.Ledger().LiveKeys(ctx)
+	return a.app.Access().LiveKeys(ctx)
 }
 
 // RevokeKey revokes an API key, and ends the sessions that began with it.
@@ -55,7 +54,7 @@ func (a Keys) RevokeKey(ctx context.Context, id string) (access.Key, error) {
 	var k access.Key
 	err := a.app.InLedger(ctx, app.About(ctx, access.ManageKeys, ""), func(ctx context.Context, e *access.Entry) (err error) {
 		e.Details = map[string]any{"revoke": id}
-		k, err = a.app.Ledger().RevokeKey(ctx, id)
+		k, err = a.app.Access().RevokeKey(ctx, id)
 		return err
 	})
 	return k, err
@@ -68,7 +67,7 @@ func (a Keys) RotateKey(ctx context.Context, id string, overlap time.Duration, e
 	var k access.Key
 	err := a.app.InLedger(ctx, app.About(ctx, access.ManageKeys, ""), func(ctx context.Context, e *access.Entry) (err error) {
 		e.Details = map[string]any{"rotate": id, "overlap": overlap.String()}
-		k, err = a.app.Ledger().RotateKey(ctx, id, ledger.Rotation{Hash: hash, Overlap: overlap, Expires: expires})
+		k, err = a.app.Access().RotateKey(ctx, id, access.Rotation{Hash: hash, Overlap: overlap, Expires: expires})
 		if err == nil {
 			e.Details["expires"] = k.End()
 		}

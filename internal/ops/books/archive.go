@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // Archived describes the archive of a campaign. The manifest beside the file has the same fields.
@@ -57,7 +57,7 @@ func (a Books) Archive(ctx context.Context, id, dir string) (Removed, error) {
 			return out, err
 		}
 		out.Archived = Archived{Campaign: id, File: archiveFile(id), Grants: c.Grants, Amount: c.Granted, Currency: c.Spec.Currency}
-		noted, found, err := a.app.Ledger().Archived(ctx, id)
+		noted, found, err := a.app.Books().Archived(ctx, id)
 		if err != nil {
 			return out, err
 		}
@@ -71,7 +71,7 @@ func (a Books) Archive(ctx context.Context, id, dir string) (Removed, error) {
 		if err := out.readBack(dir); err != nil {
 			return out, err
 		}
-		return out, a.app.Ledger().NoteArchiveCopy(ctx, out.noted())
+		return out, a.app.Books().NoteArchiveCopy(ctx, out.noted())
 	})
 }
 
@@ -83,9 +83,9 @@ func (a Books) DeleteArchived(ctx context.Context, id, dir string) (Removed, err
 		if err != nil {
 			return out, err
 		}
-		noted, found, err := a.app.Ledger().Archived(ctx, id)
+		noted, found, err := a.app.Books().Archived(ctx, id)
 		if err == nil && !found {
-			noted, found, err = a.app.Ledger().ArchiveCopy(ctx, id)
+			noted, found, err = a.app.Books().ArchiveCopy(ctx, id)
 		}
 		if err == nil && !found {
 			err = app.Usage("no file has its grants yet, so nothing is deleted: write one with `hongbao archive %s --dir DIR`", id)
@@ -98,16 +98,16 @@ func (a Books) DeleteArchived(ctx context.Context, id, dir string) (Removed, err
 		if err := out.readBack(dir); err != nil {
 			return out, err
 		}
-		if err := a.app.Ledger().NoteArchive(ctx, out.noted()); err != nil {
+		if err := a.app.Books().NoteArchive(ctx, out.noted()); err != nil {
 			return out, err
 		}
-		out.Deleted, err = a.app.Ledger().DeleteArchived(ctx, id, archiveChunk)
+		out.Deleted, err = a.app.Books().DeleteArchived(ctx, id, archiveChunk)
 		return out, err
 	})
 }
 
-func (m *Archived) noted() ledger.Archive {
-	return ledger.Archive{Campaign: m.Campaign, File: m.File, SHA256: m.SHA256, Grants: m.Grants, Amount: m.Amount}
+func (m *Archived) noted() tables.Archive {
+	return tables.Archive{Campaign: m.Campaign, File: m.File, SHA256: m.SHA256, Grants: m.Grants, Amount: m.Amount}
 }
 
 // recordArchive runs a step of an archive and records it in the journal.
@@ -125,7 +125,7 @@ func (a Books) recordArchive(ctx context.Context, id string, step func(context.C
 
 // writeArchive writes the file and its manifest, and returns the file's SHA-256.
 func (a Books) writeArchive(ctx context.Context, want *Archived, dir string) (sum string, err error) {
-	t, _, err := a.app.Ledger().Totals(ctx, want.Campaign)
+	t, _, err := a.app.Books().Totals(ctx, want.Campaign)
 	if err == nil && !t.Sealed {
 		err = app.Usage("the campaign is not sealed: once it is refunded and has left Redis, and the audit finds no difference, " +
 			"`hongbao audit --seal` seals it")

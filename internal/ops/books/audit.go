@@ -14,6 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
@@ -36,7 +38,7 @@ func (a Books) Seal(ctx context.Context, r *model.AuditReport) error {
 		if !c.Sealable && !c.Unbased {
 			continue
 		}
-		err := a.app.Ledger().Seal(ctx, c.Campaign)
+		err := a.app.Books().Seal(ctx, c.Campaign)
 		if err == nil {
 			c.Sealed, c.Sealable = true, false
 			continue
@@ -49,7 +51,7 @@ func (a Books) Seal(ctx context.Context, r *model.AuditReport) error {
 	if len(r.Bases) == 0 || len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	return a.app.Ledger().SetTopicBases(ctx, a.app.PublisherConfig().Topic, r.Stored, r.Bases)
+	return a.app.Books().SetTopicBases(ctx, a.app.PublisherConfig().Topic, r.Stored, r.Bases)
 }
 
 // AuditOrder is an audit that a person asks for.
@@ -160,6 +162,12 @@ func (a Books) LastAudit(ctx context.Context) (LastAudit, error) {
 	return LastAudit{string(model.Agrees), last.Started.UTC(), &last.Differences}, nil
 }
 
+// auditedLedger has the methods of a ledger and of its books that an audit reads.
+type auditedLedger struct {
+	*ledger.Ledger
+	books.Books
+}
+
 // Audit audits Redis, which must be open, and the sinks of the deployment.
 func (a Books) Audit(ctx context.Context, opts audit.Options) (*model.AuditReport, error) {
 	cfg := audit.Config{Store: a.app.Store(), MaxListed: 100}
@@ -175,7 +183,8 @@ func (a Books) Audit(ctx context.Context, opts audit.Options) (*model.AuditRepor
 		if cfg.Acknowledged, err = a.app.Ledger().Acknowledged(ctx); err != nil {
 			return nil, err
 		}
-		cfg.Ledger, cfg.LedgerGroup, cfg.Plan, cfg.Codes = a.app.Ledger(), configs.SinkBalance, plans, a.app.Ledger().Codes
+		cfg.Ledger = auditedLedger{a.app.Ledger(), a.app.Books()}
+		cfg.LedgerGroup, cfg.Plan, cfg.Codes = configs.SinkBalance, plans, a.app.Ledger().Codes
 		cfg.AboveLimit = losses.Of(a.app).GrantedAboveLimit
 		if a.app.Config.Settlement.Kind == configs.SettleRemote {
 			remote, stop, err := a.app.AuditedRemote(ctx)
@@ -194,7 +203,7 @@ func (a Books) Audit(ctx context.Context, opts audit.Options) (*model.AuditRepor
 		defer topic.Close()
 		cfg.Topic, cfg.TopicGroup = auditedTopic{topic}, configs.SinkKafka
 		if cfg.Ledger != nil {
-			if stored, err = a.app.Ledger().TopicBases(ctx, a.app.PublisherConfig().Topic); err != nil {
+			if stored, err = a.app.Books().TopicBases(ctx, a.app.PublisherConfig().Topic); err != nil {
 				return nil, err
 			}
 		}

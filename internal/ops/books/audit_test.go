@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app/apptest"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -76,25 +77,25 @@ func TestOneFailureDoesNotStopTheNextSeal(t *testing.T) {
 	config.Database = sqlite.Database{Path: filepath.Join(t.TempDir(), "l.db")}
 	_, err := ledger.Migrate(t.Context(), config)
 	require.NoError(t, err)
-	books, err := ledger.Open(t.Context(), config)
+	l, err := ledger.Open(t.Context(), config)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, books.Close()) })
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
 	for _, id := range []string{"open", "over"} {
 		spec := hongbao.Campaign{ID: id, Name: "rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: 10, Packets: 1,
 			Sponsor: "acme", Split: hongbao.Split{Mode: hongbao.SplitEven}, TimeZone: "UTC", From: time.Now(), To: time.Now()}
-		_, err := books.CreateCampaign(t.Context(), ledger.Campaign{Spec: spec, Seed: campaign.NewSeed(), Hash: "h",
+		_, err := l.CreateCampaign(t.Context(), ledger.Campaign{Spec: spec, Seed: campaign.NewSeed(), Hash: "h",
 			Canonical: campaign.Canonical(spec)})
 		require.NoError(t, err)
 	}
-	_, err = books.Cancel(t.Context(), "over", []int{0})
+	_, err = l.Cancel(t.Context(), "over", []int{0})
 	require.NoError(t, err)
 	report := &model.AuditReport{Verdict: model.Agrees}
 	report.Campaigns = []model.CampaignReport{{Campaign: "open", Sealable: true}, {Campaign: "over", Sealable: true}}
-	err = Of(lone(books)).Seal(t.Context(), report)
-	require.ErrorIs(t, err, ledger.ErrNotSealable)
+	err = Of(lone(l)).Seal(t.Context(), report)
+	require.ErrorIs(t, err, books.ErrNotSealable)
 	require.False(t, report.Campaigns[0].Sealed)
 	require.True(t, report.Campaigns[1].Sealed, "the failure of one stops the sealing of the next")
-	totals, _, err := books.Totals(t.Context(), "over")
+	totals, _, err := books.Of(l.Tables()).Totals(t.Context(), "over")
 	require.NoError(t, err)
 	require.True(t, totals.Sealed)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/sinks/remote"
 )
 
@@ -43,7 +44,7 @@ type Exported struct {
 	SHA256   string    `json:"sha256"`
 	Lines    int64     `json:"lines"`
 	Currency string    `json:"currency,omitempty"`
-	ledger.DaySums
+	books.DaySums
 	// Finished means that the file of this day never changes again: the day is over, and all credits that the remote may
 	// have booked before its end are recorded.
 	Finished bool `json:"finished"`
@@ -170,8 +171,8 @@ func (a Books) exportDay(ctx context.Context, e *Export, c *hongbao.Campaign, da
 	if err := w.Write(record); err != nil {
 		return err
 	}
-	span := ledger.Day{Campaign: c.ID, From: day.From, To: day.To}
-	day.DaySums, err = a.app.Ledger().Day(ctx, span, func(l *ledger.Line) error {
+	span := books.Day{Campaign: c.ID, From: day.From, To: day.To}
+	day.DaySums, err = a.app.Books().Day(ctx, span, func(l *books.Line) error {
 		day.Lines++
 		a.exportLine(record, c, day.From.Location(), l)
 		if !e.Exact {
@@ -211,15 +212,15 @@ func exportFile(id string, day *Exported) string {
 }
 
 // exportLine fills a record, in the order of exportColumns.
-func (a Books) exportLine(record []string, c *hongbao.Campaign, zone *time.Location, l *ledger.Line) {
+func (a Books) exportLine(record []string, c *hongbao.Campaign, zone *time.Location, l *books.Line) {
 	reference, account, packet, granted := l.Transfer, l.User, "", ""
 	switch l.Kind {
-	case ledger.LineGrant:
+	case books.LineGrant:
 		reference = remote.Key(a.app.Config.Deployment.ID, c.ID, l.Packet)
 		granted = l.Granted.In(zone).Format(exportTime)
-	case ledger.LineFunding, ledger.LineRefund:
+	case books.LineFunding, books.LineRefund:
 		account = c.Sponsor
-	case ledger.LinePayment:
+	case books.LinePayment:
 	}
 	if l.Packet > 0 {
 		packet = strconv.FormatInt(l.Packet, 10)

@@ -184,7 +184,7 @@ func (a Campaigns) standing(ctx context.Context, c *ledger.StoredCampaign) (*End
 
 // Refund returns the money of the ungranted packets to the sponsor, once.
 func (a Campaigns) Refund(ctx context.Context, o closing.Order) (*Ending, error) {
-	recorded := journaledRefunds{a.app.Ledger(), app.About(ctx, access.Refund, o.Campaign)}
+	recorded := journaledRefunds{a.app.Ledger(), a.app, app.About(ctx, access.Refund, o.Campaign)}
 	var out *Ending
 	c, err := a.app.Campaign(ctx, o.Campaign)
 	if err == nil {
@@ -202,6 +202,7 @@ func (a Campaigns) Refund(ctx context.Context, o closing.Order) (*Ending, error)
 // journaledRefunds is a ledger that writes the journal's entry in the same transaction as the refund.
 type journaledRefunds struct {
 	*ledger.Ledger
+	app   *app.App
 	entry access.Entry
 }
 
@@ -209,13 +210,13 @@ type journaledRefunds struct {
 func (b *journaledRefunds) Refund(
 	ctx context.Context, closes []stream.Entry, missing int64,
 ) (r payment.Refund, err error) {
-	err = b.Together(ctx, func(ctx context.Context) error {
+	err = b.Tables().Together(ctx, func(ctx context.Context) error {
 		if r, err = b.Ledger.Refund(ctx, closes, missing); err != nil {
 			return err
 		}
 		b.entry.Details = map[string]any{"amount": r.Amount, "packets": r.Packets, "sponsor": r.Sponsor}
 		b.entry.End(nil)
-		return b.Record(ctx, b.entry)
+		return b.app.Access().Record(ctx, b.entry)
 	})
 	return r, err
 }

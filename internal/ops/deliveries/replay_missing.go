@@ -7,6 +7,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/sinks/publish"
@@ -36,7 +37,7 @@ func (a Deliveries) lacking(ctx context.Context) (func(*hongbao.Grant) bool, err
 		return nil, fmt.Errorf("find the grants that the ledger lacks: %w", err)
 	}
 	archived := map[string]bool{}
-	err = a.app.Ledger().EachTotals(ctx, func(t *ledger.Totals) error {
+	err = a.app.Books().EachTotals(ctx, func(t *books.Totals) error {
 		if t.Archived {
 			archived[t.Campaign] = true
 		}

@@ -127,7 +127,7 @@ func (t *trailSearch) money(ctx context.Context) error {
 		return nil
 	}
 	if t.unreadAny("ledger") {
-		a, _, err := t.app.Ledger().Archived(ctx, t.q.Campaign)
+		a, _, err := t.app.Books().Archived(ctx, t.q.Campaign)
 		t.out.Kept = optional.Text(a.File)
 		return err
 	}

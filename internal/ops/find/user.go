@@ -117,7 +117,7 @@ func (a Find) userWins(ctx context.Context, out *UserData, c *hongbao.Campaign) 
 	}
 	grants, err := a.app.Ledger().UserGrants(ctx, c.ID, out.User)
 	if errors.Is(err, ledger.ErrArchived) {
-		archive, _, err := a.app.Ledger().Archived(ctx, c.ID)
+		archive, _, err := a.app.Books().Archived(ctx, c.ID)
 		if err != nil {
 			return err
 		}

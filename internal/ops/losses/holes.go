@@ -199,7 +199,7 @@ func (a Losses) grantedBefore(ctx context.Context, campaign string) (map[int64]H
 // eachGranted calls f for each entry of the journal about a withheld packet of the campaign that a person granted.
 func (a Losses) eachGranted(ctx context.Context, campaign string, f func(*access.Entry, HoleAgain)) error {
 	for q := (access.JournalQuery{Campaign: campaign, Limit: access.MaxEntries}); ; {
-		page, err := a.app.Ledger().Journal(ctx, q)
+		page, err := a.app.Access().Journal(ctx, q)
 		if err != nil {
 			return err
 		}

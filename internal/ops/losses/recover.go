@@ -32,7 +32,7 @@ func (a Losses) recoverer(ctx context.Context, withoutTopic, withoutLedger bool)
 		if err := a.app.Ledger().Ready(ctx); err != nil {
 			return nil, nil, err
 		}
-		cfg.Ledger = a.app.Ledger()
+		cfg.Ledger, cfg.Journal = a.app.Ledger(), a.app.Access()
 	}
 	stop = func() {}
 	if a.app.Has(configs.SinkKafka) && !withoutTopic {

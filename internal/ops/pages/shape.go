@@ -88,7 +88,7 @@ func (s *shapes) of(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampa
 // addShape adds the distribution of the paid grants to a page, or a note that says why it is missing.
 func (s *Source) addShape(ctx context.Context, c *ledger.StoredCampaign, out *model.Live) {
 	var drawn shape
-	archive, archived, err := s.Ledger().Archived(ctx, c.Spec.ID)
+	archive, archived, err := s.Books().Archived(ctx, c.Spec.ID)
 	if !archived && err == nil {
 		drawn = s.shapes.of(ctx, s.Ledger(), c)
 		err = drawn.failed

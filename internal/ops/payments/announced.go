@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/turn"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/sinks/publish"
 	"github.com/hongbao-project/hongbao/topic"
 )
@@ -55,7 +56,7 @@ func (a Payments) Unpaid(ctx context.Context, since time.Time, wanted func(*hong
 	if err != nil {
 		return nil, app.OfTopic(err)
 	}
-	s := &unpaidSearch{ledger: a.app.Ledger(), found: map[string]*Unpaid{}}
+	s := &unpaidSearch{ledger: a.app.Ledger(), books: a.app.Books(), found: map[string]*Unpaid{}}
 	_, err = l.Scan(ctx, from, func(_ publish.Position, e topic.Event) error {
 		if !wanted(&e.Grant) {
 			return nil
@@ -71,6 +72,7 @@ func (a Payments) Unpaid(ctx context.Context, since time.Time, wanted func(*hong
 // unpaidSearch collects the grants of the topic that the ledger lacks. Its method see may be called concurrently.
 type unpaidSearch struct {
 	ledger *ledger.Ledger
+	books  books.Books
 
 	mu    turn.Lock // held while the ledger is asked
 	page  []hongbao.Grant
@@ -100,7 +102,7 @@ func (s *unpaidSearch) ask(ctx context.Context) error {
 		g := &lacks[i]
 		u, known := s.found[g.Campaign]
 		if !known {
-			_, archived, err := s.ledger.Archived(ctx, g.Campaign)
+			_, archived, err := s.books.Archived(ctx, g.Campaign)
 			if err != nil {
 				return err
 			}

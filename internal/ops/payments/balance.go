@@ -5,7 +5,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ledger/books"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
@@ -33,9 +33,9 @@ func (a Payments) Fund(ctx context.Context, f model.Funding) (model.Fund, error)
 }
 
 // CheckBook returns the differences between the recorded credits and the balances and funds.
-func (a Payments) CheckBook(ctx context.Context) ([]ledger.Difference, error) {
+func (a Payments) CheckBook(ctx context.Context) ([]books.Difference, error) {
 	if err := a.app.OpenBook(ctx); err != nil {
 		return nil, err
 	}
-	return a.app.Ledger().CheckCredits(ctx)
+	return a.app.Books().CheckCredits(ctx)
 }

@@ -1,4 +1,4 @@
-package ledger
+package books
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // ErrNotSealable says that a campaign can't be sealed yet.
@@ -30,20 +31,20 @@ type seal struct {
 // CheckConservation and the audit need not read the grants and these accounts again. The caller must have audited the
 // campaign. A repeated call continues where a killed one ended. Before the refund the error is ErrNotSealable, of
 // ClassPermanent. If the campaign's counters differ from its grants, it is of ClassBroken.
-func (l *Ledger) Seal(ctx context.Context, campaign string) error {
-	c, found, err := l.Totals(ctx, campaign)
+func (b Books) Seal(ctx context.Context, campaign string) error {
+	c, found, err := b.Totals(ctx, campaign)
 	switch {
 	case err != nil:
 		return err
 	case !found:
-		return hongbao.Errorf(hongbao.ClassPermanent, "seal campaign %.80q: %w; check the id", campaign, ErrNoCampaign)
+		return hongbao.Errorf(hongbao.ClassPermanent, "seal campaign %.80q: %w; check the id", campaign, tables.ErrNoCampaign)
 	case c.Sealed:
-		return l.addBases(ctx, &c, baseRows)
+		return b.addBases(ctx, &c, baseRows)
 	case !c.Closed:
 		return hongbao.Errorf(hongbao.ClassPermanent, "seal campaign %s: %w: it is not refunded", campaign, ErrNotSealable)
 	}
 	s := &seal{groups: make(map[int64]int64)}
-	err = l.readPages(ctx, func(ctx context.Context, t db.Txn) error { return s.read(ctx, t, &c) })
+	err = b.tables.ReadPages(ctx, func(ctx context.Context, t db.Txn) error { return s.read(ctx, t, &c) })
 	if err == nil && (s.grants != c.Grants || s.amount != int64(c.Granted) || s.debits != s.amount ||
 		s.debited != s.grants) {
 		err = hongbao.Errorf(hongbao.ClassBroken, "the ledger does not agree with itself: it has counted %d grants with "+
@@ -51,12 +52,12 @@ func (l *Ledger) Seal(ctx context.Context, campaign string) error {
 			s.amount, s.debited, s.debits)
 	}
 	if err == nil {
-		err = s.store(ctx, l, campaign)
+		err = s.store(ctx, b.tables, campaign)
 	}
 	if err != nil {
 		return fmt.Errorf("seal campaign %s: %w", campaign, err)
 	}
-	return l.addBases(ctx, &c, baseRows)
+	return b.addBases(ctx, &c, baseRows)
 }
 
 // sealPart is the most bytes of seqs in one statement. A database bounds a statement (max_allowed_packet), and a driver
@@ -64,18 +65,18 @@ func (l *Ledger) Seal(ctx context.Context, campaign string) error {
 const sealPart = 1 << 20
 
 // store stores the seal; it changes nothing if the campaign has one. Each part of the seqs is a statement of its own.
-func (s *seal) store(ctx context.Context, l *Ledger, campaign string) error {
+func (s *seal) store(ctx context.Context, on *tables.DB, campaign string) error {
 	seqs := s.packSeqs()
 	first := seqs[:min(len(seqs), sealPart)]
-	return l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
-		_, found, err := rowQuery[int64]{sql: `SELECT 1 FROM seal WHERE campaign = $1`, args: []any{campaign},
-			row: number}.first(ctx, t)
+	return on.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+		_, found, err := tables.Query[int64]{SQL: `SELECT 1 FROM seal WHERE campaign = $1`, Args: []any{campaign},
+			Row: tables.Number}.First(ctx, t)
 		if err != nil || found {
 			return nil, err
 		}
 		// A person who removes seals may have left the parts.
 		err = t.Run(ctx, db.Stmt{SQL: `DELETE FROM seal_seqs WHERE campaign = $1`, Args: []any{campaign}},
-			db.Stmt{SQL: l.dialect.InsertSeal,
+			db.Stmt{SQL: on.Dialect.InsertSeal,
 				Args: []any{campaign, s.grants, s.amount, s.packGroups(), first, time.Now().UnixMilli()}})
 		part := int64(0)
 		for rest := range slices.Chunk(seqs[len(first):], sealPart) {
@@ -92,15 +93,15 @@ func (s *seal) store(ctx context.Context, l *Ledger, campaign string) error {
 // packets, not of their seqs.
 func (s *seal) read(ctx context.Context, t db.Txn, c *Totals) (err error) {
 	bits := make(map[int]map[int64]uint64)
-	err = eachPaid(ctx, t, c.Campaign, 0, func(g *paidGrant) error {
-		s.grants, s.amount = s.grants+1, s.amount+int64(g.amount)
-		if g.amount > 0 {
-			s.groups[userGroup(UserAccount(g.user, c.Currency))] += int64(g.amount)
+	err = tables.EachPaid(ctx, t, c.Campaign, 0, func(g *tables.PaidGrant) error {
+		s.grants, s.amount = s.grants+1, s.amount+int64(g.Amount)
+		if g.Amount > 0 {
+			s.groups[userGroup(tables.UserAccount(g.User, c.Currency))] += int64(g.Amount)
 		}
-		if bits[g.shard] == nil {
-			bits[g.shard] = make(map[int64]uint64)
+		if bits[g.Shard] == nil {
+			bits[g.Shard] = make(map[int64]uint64)
 		}
-		bits[g.shard][g.seq/64] |= 1 << (g.seq % 64)
+		bits[g.Shard][g.Seq/64] |= 1 << (g.Seq % 64)
 		return nil
 	})
 	if err != nil {
@@ -194,9 +195,9 @@ func eachGroup(campaign string, packed []byte, fn func(group, amount int64)) err
 }
 
 // SealedSeqs returns the seqs of the grants of a sealed campaign, by shard; none if it is not sealed.
-func (l *Ledger) SealedSeqs(ctx context.Context, campaign string) (seqs map[int][]stream.SeqRange, err error) {
+func (b Books) SealedSeqs(ctx context.Context, campaign string) (seqs map[int][]stream.SeqRange, err error) {
 	var packed []byte
-	err = l.read(ctx, func(ctx context.Context, t db.Txn) error {
+	err = b.tables.Read(ctx, func(ctx context.Context, t db.Txn) error {
 		packed = nil
 		more := func(s db.Scan) error {
 			var part []byte

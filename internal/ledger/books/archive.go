@@ -1,87 +1,39 @@
-package ledger
+package books
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
-// ErrArchived says that a campaign's grants are in a file, and no longer in the ledger. Errors that wrap it are
-// Permanent.
-var ErrArchived = errors.New("the campaign is archived")
-
-// Archive says where the grants of an archived campaign are.
-type Archive struct {
-	Campaign string
-	// File is the file's name. SHA256 is the hash of its content, in hex.
-	File, SHA256 string
-	Grants       int64
-	Amount       hongbao.Amount
-	Archived     time.Time
-	// Deleted is when the last grant was deleted from the ledger. It is zero while the ledger may still have some of the
-	// grants.
-	Deleted time.Time
-}
-
-const archiveColumns = `campaign, file, sha256, grants, amount, archived_at, deleted_at`
-
-func scanArchive(s db.Scan) (a Archive, err error) {
-	var archived, deleted int64
-	err = s(&a.Campaign, &a.File, &a.SHA256, &a.Grants, &a.Amount, &archived, &deleted)
-	a.Archived, a.Deleted = atMilli(archived), atMilli(deleted)
-	return a, err
-}
-
-func archiveOf(campaign string) rowQuery[Archive] {
-	return rowQuery[Archive]{"ask whether campaign " + campaign + " is archived",
-		`SELECT ` + archiveColumns + ` FROM archive WHERE campaign = $1`, []any{campaign}, scanArchive}
-}
-
 // Archived returns the archive of a campaign; false if the campaign has none.
-func (l *Ledger) Archived(ctx context.Context, campaign string) (Archive, bool, error) {
-	return archiveOf(campaign).one(ctx, l)
-}
-
-// refuseArchived returns an error if a campaign has an archive, because its grants may be deleted by now. Call it after
-// reading the grants. Grants are deleted only after the archive is recorded, so without an archive the read was
-// complete.
-func (l *Ledger) refuseArchived(ctx context.Context, campaign string) error {
-	a, found, err := l.Archived(ctx, campaign)
-	if err != nil || !found {
-		return err
-	}
-	return a.refusal()
-}
-
-func (a *Archive) refusal() error {
-	return hongbao.Errorf(hongbao.ClassPermanent, "%w: since %s the grants of campaign %s are in the file %s "+
-		"(SHA-256 %s), and not in the ledger; read them from that file", ErrArchived, a.Archived.Format(time.RFC3339), a.Campaign, a.File,
-		a.SHA256)
+func (b Books) Archived(ctx context.Context, campaign string) (tables.Archive, bool, error) {
+	return tables.ArchiveOf(campaign).One(ctx, b.tables)
 }
 
 // ArchiveCopy returns the file that has the grants of a sealed campaign while the ledger has them, too; false if none
 // is recorded.
-func (l *Ledger) ArchiveCopy(ctx context.Context, campaign string) (Archive, bool, error) {
-	return rowQuery[Archive]{"ask whether a file has the grants of campaign " + campaign,
+func (b Books) ArchiveCopy(ctx context.Context, campaign string) (tables.Archive, bool, error) {
+	return tables.Ask("ask whether a file has the grants of campaign "+campaign,
 		`SELECT campaign, file, sha256, grants, amount, written_at, 0 FROM archive_copy WHERE campaign = $1`, []any{campaign},
-		scanArchive}.one(ctx, l)
+		tables.ScanArchive).One(ctx, b.tables)
 }
 
 // NoteArchiveCopy records a verified file with the grants of a sealed campaign. It replaces an earlier file. It refuses
 // what NoteArchive refuses. Once NoteArchive has recorded an archive, it changes nothing.
-func (l *Ledger) NoteArchiveCopy(ctx context.Context, a Archive) error {
-	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
-		noted, err := a.check(ctx, t)
+func (b Books) NoteArchiveCopy(ctx context.Context, a tables.Archive) error {
+	err := b.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+		noted, err := checkArchive(ctx, t, &a)
 		if err != nil || noted {
 			return nil, err
 		}
-		return []db.Stmt{{SQL: l.dialect.SetArchiveCopy, Args: []any{a.Campaign, a.File, a.SHA256, a.Grants, int64(a.Amount),
-			time.Now().UnixMilli()}}}, nil
+		return []db.Stmt{{SQL: b.tables.Dialect.SetArchiveCopy, Args: []any{a.Campaign, a.File, a.SHA256, a.Grants,
+			int64(a.Amount), time.Now().UnixMilli()}}}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("note the file with the grants of campaign %s: %w", a.Campaign, err)
@@ -93,20 +45,20 @@ func (l *Ledger) NoteArchiveCopy(ctx context.Context, a Archive) error {
 // the grants, so the caller must have verified the file before. A repeated call with the same file changes nothing.
 // NoteArchive refuses a campaign that is not sealed (ErrNotSealable) and a file whose grants differ from the seal. If a
 // different file is already recorded, it returns a Conflict.
-func (l *Ledger) NoteArchive(ctx context.Context, a Archive) error {
-	err := l.finishSeal(ctx, a.Campaign)
+func (b Books) NoteArchive(ctx context.Context, a tables.Archive) error {
+	err := b.finishSeal(ctx, a.Campaign)
 	var seqs map[int][]stream.SeqRange
 	if err == nil {
-		seqs, err = l.SealedSeqs(ctx, a.Campaign)
+		seqs, err = b.SealedSeqs(ctx, a.Campaign)
 	}
 	if err == nil {
-		err = l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
-			noted, err := a.check(ctx, t)
+		err = b.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+			noted, err := checkArchive(ctx, t, &a)
 			if err != nil || noted {
 				return nil, err
 			}
 			stmts := []db.Stmt{{SQL: `DELETE FROM archive_copy WHERE campaign = $1`, Args: []any{a.Campaign}},
-				{SQL: `INSERT INTO archive (` + archiveColumns + `) VALUES ($1, $2, $3, $4, $5, $6, 0)`,
+				{SQL: `INSERT INTO archive (` + tables.ArchiveColumns + `) VALUES ($1, $2, $3, $4, $5, $6, 0)`,
 					Args: []any{a.Campaign, a.File, a.SHA256, a.Grants, int64(a.Amount), time.Now().UnixMilli()}}}
 			for shard, runs := range seqs {
 				stmts = append(stmts, db.Stmt{SQL: `INSERT INTO archive_shard (campaign, shard, last_seq) VALUES ($1, $2, $3)`,
@@ -121,10 +73,10 @@ func (l *Ledger) NoteArchive(ctx context.Context, a Archive) error {
 	return nil
 }
 
-// check reports whether this archive is already recorded. It refuses an archive whose number or sum of grants differs
-// from the seal.
-func (a *Archive) check(ctx context.Context, t db.Txn) (noted bool, err error) {
-	has, noted, err := archiveOf(a.Campaign).first(ctx, t)
+// checkArchive reports whether the archive is already recorded. It refuses an archive whose number or sum of grants
+// differs from the seal.
+func checkArchive(ctx context.Context, t db.Txn, a *tables.Archive) (noted bool, err error) {
+	has, noted, err := tables.ArchiveOf(a.Campaign).First(ctx, t)
 	if err != nil {
 		return false, err
 	}
@@ -155,8 +107,8 @@ func (a *Archive) check(ctx context.Context, t db.Txn) (noted bool, err error) {
 
 // DeleteArchived deletes the grants of an archived campaign, a chunk of packets in each transaction, and returns how
 // many it deleted. A repeat continues where the last call ended. Campaign, seal, transfers and balances stay.
-func (l *Ledger) DeleteArchived(ctx context.Context, campaign string, chunk int64) (deleted int64, err error) {
-	a, found, err := l.Archived(ctx, campaign)
+func (b Books) DeleteArchived(ctx context.Context, campaign string, chunk int64) (deleted int64, err error) {
+	a, found, err := b.Archived(ctx, campaign)
 	if err == nil && !found {
 		err = hongbao.Errorf(hongbao.ClassPermanent, "delete the grants of campaign %s: it is not archived", campaign)
 	}
@@ -164,7 +116,7 @@ func (l *Ledger) DeleteArchived(ctx context.Context, campaign string, chunk int6
 		return 0, err
 	}
 	for {
-		n, err := l.deleteChunk(ctx, campaign, chunk)
+		n, err := b.deleteChunk(ctx, campaign, chunk)
 		if deleted += n; err != nil {
 			return deleted, fmt.Errorf("delete the grants of archived campaign %s, %d so far: %w", campaign, deleted, err)
 		}
@@ -176,10 +128,10 @@ func (l *Ledger) DeleteArchived(ctx context.Context, campaign string, chunk int6
 
 // deleteChunk deletes the grants of the next chunk of packet numbers, beginning with the lowest one left. If no grant
 // is left, it records the time in the archive.
-func (l *Ledger) deleteChunk(ctx context.Context, campaign string, chunk int64) (deleted int64, err error) {
-	err = l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
-		lowest, found, err := rowQuery[int64]{sql: `SELECT packet FROM grants WHERE campaign = $1 ORDER BY packet LIMIT 1`,
-			args: []any{campaign}, row: number}.first(ctx, t)
+func (b Books) deleteChunk(ctx context.Context, campaign string, chunk int64) (deleted int64, err error) {
+	err = b.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+		lowest, found, err := tables.Query[int64]{SQL: `SELECT packet FROM grants WHERE campaign = $1 ORDER BY packet LIMIT 1`,
+			Args: []any{campaign}, Row: tables.Number}.First(ctx, t)
 		if err != nil {
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-package ledger
+package access
 
 import (
 	"context"
@@ -7,22 +7,23 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // maxSessions bounds the live sessions of a key. A further session ends the oldest one.
 const maxSessions = 50
 
 // Live returns the API keys and the console sessions that are neither revoked nor expired, read in one snapshot.
-func (l *Ledger) Live(ctx context.Context) (access.Live, error) {
-	return snapshot(ctx, l, "read the live API keys and sessions", func(ctx context.Context, t db.Txn) (live access.Live,
-		err error) {
+func (a Access) Live(ctx context.Context) (access.Live, error) {
+	return tables.Snapshot(ctx, a.tables, "read the live API keys and sessions", func(ctx context.Context,
+		t db.Txn) (live access.Live, err error) {
 		now := time.Now().UnixMilli()
-		if live.Keys, err = liveKeys(now).in(ctx, t); err != nil {
+		if live.Keys, err = liveKeys(now).In(ctx, t); err != nil {
 			return live, err
 		}
-		live.Sessions, err = rowQuery[access.Session]{
-			sql:  `SELECT hash, key_id, secret_hash, created_at, expires_at FROM console_session WHERE expires_at > $1`,
-			args: []any{now}, row: scanSession}.in(ctx, t)
+		live.Sessions, err = tables.Query[access.Session]{
+			SQL:  `SELECT hash, key_id, secret_hash, created_at, expires_at FROM console_session WHERE expires_at > $1`,
+			Args: []any{now}, Row: scanSession}.In(ctx, t)
 		return live, err
 	})
 }
@@ -30,27 +31,28 @@ func (l *Ledger) Live(ctx context.Context) (access.Live, error) {
 func scanSession(s db.Scan) (v access.Session, err error) {
 	var begun, expires int64
 	err = s(&v.Hash, &v.Key, &v.SecretHash, &begun, &expires)
-	v.Begun, v.Expires = atMilli(begun), atMilli(expires)
+	v.Begun, v.Expires = tables.At(begun), tables.At(expires)
 	return v, err
 }
 
 // AddSession stores a session of the console. If the key has too many sessions, AddSession deletes the oldest ones. It
 // also deletes all expired sessions.
-func (l *Ledger) AddSession(ctx context.Context, s access.Session) error {
+func (a Access) AddSession(ctx context.Context, s access.Session) error {
 	now := time.Now().UnixMilli()
-	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+	err := a.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		err := t.Run(ctx, db.Stmt{SQL: `DELETE FROM console_session WHERE expires_at <= $1`, Args: []any{now}})
 		if err != nil {
 			return nil, err
 		}
-		has, err := rowQuery[string]{sql: `SELECT hash FROM console_session WHERE key_id = $1 ORDER BY created_at DESC, hash`,
-			args: []any{s.Key}, row: text}.in(ctx, t)
+		has, err := tables.Query[string]{SQL: `SELECT hash FROM console_session WHERE key_id = $1 ORDER BY created_at DESC, hash`,
+			Args: []any{s.Key}, Row: tables.Text}.In(ctx, t)
 		var stmts []db.Stmt
 		for _, hash := range has[min(len(has), maxSessions-1):] {
 			stmts = append(stmts, db.Stmt{SQL: `DELETE FROM console_session WHERE hash = $1`, Args: []any{hash}})
 		}
 		return append(stmts, db.Stmt{SQL: `INSERT INTO console_session (hash, key_id, secret_hash, created_at, expires_at)
-			VALUES ($1, $2, $3, $4, $5)`, Args: []any{s.Hash, s.Key, s.SecretHash, milli(s.Begun), milli(s.Expires)}}), err
+			VALUES ($1, $2, $3, $4, $5)`,
+			Args: []any{s.Hash, s.Key, s.SecretHash, tables.Milli(s.Begun), tables.Milli(s.Expires)}}), err
 	})
 	if err != nil {
 		return fmt.Errorf("store a session of API key %s: %w", s.Key, err)
@@ -60,10 +62,10 @@ func (l *Ledger) AddSession(ctx context.Context, s access.Session) error {
 
 // KeepSession moves the end of a session of the console. It changes no session that has ended, and never moves an end
 // back.
-func (l *Ledger) KeepSession(ctx context.Context, hash string, expires time.Time) error {
-	err := l.write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) {
+func (a Access) KeepSession(ctx context.Context, hash string, expires time.Time) error {
+	err := a.tables.Write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) {
 		return []db.Stmt{{SQL: `UPDATE console_session SET expires_at = $2 WHERE hash = $1 AND expires_at < $2 AND expires_at > $3`,
-			Args: []any{hash, milli(expires), time.Now().UnixMilli()}}}, nil
+			Args: []any{hash, tables.Milli(expires), time.Now().UnixMilli()}}}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("store the end of a session: %w", err)
@@ -72,8 +74,8 @@ func (l *Ledger) KeepSession(ctx context.Context, hash string, expires time.Time
 }
 
 // EndSession deletes a session of the console; a missing session is no error.
-func (l *Ledger) EndSession(ctx context.Context, hash string) error {
-	err := l.write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) {
+func (a Access) EndSession(ctx context.Context, hash string) error {
+	err := a.tables.Write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) {
 		return []db.Stmt{{SQL: `DELETE FROM console_session WHERE hash = $1`, Args: []any{hash}}}, nil
 	})
 	if err != nil {

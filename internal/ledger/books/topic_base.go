@@ -1,4 +1,4 @@
-package ledger
+package books
 
 import (
 	"context"
@@ -6,19 +6,20 @@ import (
 	"fmt"
 
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // TopicBases returns the bases of a topic, in the order of the partitions; none if no audit has stored them.
-func (l *Ledger) TopicBases(ctx context.Context, topic string) ([]model.TopicBase, error) {
-	return rowQuery[model.TopicBase]{"read where audits begin in topic " + topic, `SELECT part, first_offset, next_offset,
+func (b Books) TopicBases(ctx context.Context, topic string) ([]model.TopicBase, error) {
+	return tables.Ask("read where audits begin in topic "+topic, `SELECT part, first_offset, next_offset,
 		last_offset, last_event FROM topic_base WHERE topic = $1 ORDER BY part`, []any{topic},
 		func(s db.Scan) (b model.TopicBase, err error) {
 			var part int64
 			err = s(&part, &b.First, &b.Next, &b.Last, &b.Event)
 			b.Part = int(part)
 			return b, err
-		}}.all(ctx, l)
+		}).All(ctx, b.tables)
 }
 
 var errNewerBases = errors.New("another audit has stored bases")
@@ -26,8 +27,8 @@ var errNewerBases = errors.New("another audit has stored bases")
 // SetTopicBases replaces the bases of a topic, unless they are not those in was any more: then another audit has stored
 // newer ones, and SetTopicBases changes nothing. Call it only after the campaigns that the bases count as sealed are
 // sealed.
-func (l *Ledger) SetTopicBases(ctx context.Context, topic string, was, bases []model.TopicBase) error {
-	err := l.write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
+func (b Books) SetTopicBases(ctx context.Context, topic string, was, bases []model.TopicBase) error {
+	err := b.tables.Write(ctx, func(ctx context.Context, t db.Txn) ([]db.Stmt, error) {
 		var others int64
 		if err := t.Query(ctx, `SELECT COUNT(*) FROM topic_base WHERE topic = $1`, []any{topic},
 			func(s db.Scan) error { return s(&others) }); err != nil {

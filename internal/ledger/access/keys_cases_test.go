@@ -1,4 +1,4 @@
-package ledger
+package access
 
 import (
 	"sync"
@@ -12,7 +12,7 @@ import (
 )
 
 func testKeys(t *testing.T, f *fixture) {
-	ctx, l := t.Context(), f.ledger
+	ctx, l := t.Context(), f.access
 	drawn, _ := access.NewKey(access.RoleOperator, []string{"rain", "spring-*"})
 	drawn.Role, drawn.Sponsors, drawn.LargestTotal = access.RoleTreasurer, []string{"acme", "b&co"}, hongbao.MaxAmount
 	drawn.Expires, drawn.Note = time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond), "Ann's 🧧 laptop"
@@ -57,7 +57,7 @@ func testKeys(t *testing.T, f *fixture) {
 	require.Empty(t, live())
 	_, hash := access.NewSecret(first.ID)
 	for _, id := range []string{first.ID, short.ID, "nobody"} {
-		_, err = l.RotateKey(ctx, id, Rotation{Hash: hash})
+		_, err = l.RotateKey(ctx, id, access.Rotation{Hash: hash})
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), id)
 	}
 	_, err = l.RevokeKey(ctx, "nobody")
@@ -69,11 +69,11 @@ func testKeys(t *testing.T, f *fixture) {
 }
 
 // rotates rotates the only live key.
-func rotates(t *testing.T, l *Ledger, first access.Key, live func() []access.Key) {
+func rotates(t *testing.T, l Access, first access.Key, live func() []access.Key) {
 	t.Helper()
 	ctx := t.Context()
 	_, hash := access.NewSecret(first.ID)
-	turned, err := l.RotateKey(ctx, first.ID, Rotation{Hash: hash, Overlap: time.Hour})
+	turned, err := l.RotateKey(ctx, first.ID, access.Rotation{Hash: hash, Overlap: time.Hour})
 	require.NoError(t, err)
 	require.Equal(t, first.Hash, turned.OldHash)
 	require.Equal(t, hash, turned.Hash)
@@ -81,19 +81,19 @@ func rotates(t *testing.T, l *Ledger, first access.Key, live func() []access.Key
 	require.Equal(t, turned, live()[0])
 	require.Equal(t, first.Expires, turned.Expires, "a rotation keeps the end")
 	_, other := access.NewSecret(first.ID)
-	_, err = l.RotateKey(ctx, first.ID, Rotation{Hash: other, Overlap: time.Hour})
+	_, err = l.RotateKey(ctx, first.ID, access.Rotation{Hash: other, Overlap: time.Hour})
 	require.ErrorContains(t, err, "--overlap 0s", "as after an unknown COMMIT: programs use the first secret")
 	require.Equal(t, turned, live()[0])
 	later := first.Expires.Add(time.Hour)
-	_, err = l.RotateKey(ctx, first.ID, Rotation{Hash: hash, Expires: &later})
+	_, err = l.RotateKey(ctx, first.ID, access.Rotation{Hash: hash, Expires: &later})
 	require.NoError(t, err)
 	require.Equal(t, later, live()[0].Expires)
-	turned, err = l.RotateKey(ctx, first.ID, Rotation{Hash: other})
+	turned, err = l.RotateKey(ctx, first.ID, access.Rotation{Hash: other})
 	require.NoError(t, err)
 	require.Equal(t, hash, turned.OldHash)
 	require.Equal(t, other, turned.Hash, "without an overlap all older secrets end")
 	past := time.Now().Add(-time.Hour)
-	_, err = l.RotateKey(ctx, first.ID, Rotation{Hash: hash, Expires: &past})
+	_, err = l.RotateKey(ctx, first.ID, access.Rotation{Hash: hash, Expires: &past})
 	require.ErrorContains(t, err, "it would have expired")
 	require.Equal(t, turned, live()[0])
 }
@@ -101,7 +101,7 @@ func rotates(t *testing.T, l *Ledger, first access.Key, live func() []access.Key
 // testKeysTogether rotates one key in many concurrent calls. Each call replaces a different secret.
 func testKeysTogether(t *testing.T, f *fixture) {
 	k, _ := access.NewKey(access.RoleViewer, nil)
-	_, err := f.ledger.AddKey(t.Context(), k)
+	_, err := f.access.AddKey(t.Context(), k)
 	require.NoError(t, err)
 	const many = 8
 	var wg sync.WaitGroup
@@ -110,7 +110,7 @@ func testKeysTogether(t *testing.T, f *fixture) {
 		wg.Go(func() {
 			_, hash := access.NewSecret(k.ID)
 			var has access.Key
-			has, errs[i] = f.ledger.RotateKey(t.Context(), k.ID, Rotation{Hash: hash})
+			has, errs[i] = f.access.RotateKey(t.Context(), k.ID, access.Rotation{Hash: hash})
 			olds[i] = has.OldHash
 		})
 	}

@@ -1,4 +1,4 @@
-package ledger
+package books
 
 import (
 	"slices"
@@ -14,23 +14,23 @@ import (
 // bytes than the server accepts in one statement.
 func testSealIsolated(t *testing.T, f *fixture) {
 	const isolated = 6_000_000
-	f.create(t, "rain", 10)
+	f.Create(t, "rain", 10)
 	seqs := make([]stream.SeqRange, isolated)
 	for i := range seqs {
 		seqs[i] = stream.SeqRange{First: int64(i)*2 + 1, Last: int64(i)*2 + 1}
 	}
 	s := &seal{seqs: map[int][]stream.SeqRange{3: seqs, 5: {{First: 7, Last: 9}}}}
 	for range 2 {
-		require.NoError(t, s.store(t.Context(), f.ledger, "rain"))
+		require.NoError(t, s.store(t.Context(), f.Tables(), "rain"))
 	}
-	got, err := f.ledger.SealedSeqs(t.Context(), "rain")
+	got, err := f.books.SealedSeqs(t.Context(), "rain")
 	require.NoError(t, err)
 	require.Len(t, got, 2)
 	require.True(t, slices.Equal(seqs, got[3]))
 	require.Equal(t, s.seqs[5], got[5])
-	f.tamper(t, db.Stmt{SQL: `DELETE FROM seal`})
-	got, err = f.ledger.SealedSeqs(t.Context(), "rain")
+	f.Tamper(t, db.Stmt{SQL: `DELETE FROM seal`})
+	got, err = f.books.SealedSeqs(t.Context(), "rain")
 	require.NoError(t, err)
 	require.Empty(t, got, "a removed seal leaves nothing")
-	require.NoError(t, s.store(t.Context(), f.ledger, "rain"))
+	require.NoError(t, s.store(t.Context(), f.Tables(), "rain"))
 }

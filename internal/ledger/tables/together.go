@@ -1,4 +1,4 @@
-package ledger
+package tables
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 // together is the transaction of a call of Together. It begins with the first write, so reads before that hold neither
 // a lock nor a connection.
 type together struct {
-	ledger *Ledger
-	ctx    context.Context // the transaction's context; set when it begins
+	db  *DB
+	ctx context.Context // the transaction's context; set when it begins
 
 	mu     turn.Lock // serializes concurrent calls of fn in the transaction
 	txn    db.Txn    // nil: not begun
@@ -30,6 +30,9 @@ func togetherOf(ctx context.Context) *together {
 	return t
 }
 
+// InTogether reports whether what is read and written with this context is part of a Together.
+func InTogether(ctx context.Context) bool { return togetherOf(ctx) != nil }
+
 // WithoutTogether returns a context whose writes are not part of the Together that ctx belongs to.
 func WithoutTogether(ctx context.Context) context.Context {
 	return context.WithValue(ctx, togetherKey{}, (*together)(nil))
@@ -41,16 +44,16 @@ var errGivenUp = errors.New("given up")
 // Together runs fn. All that fn writes with its context, by any method, is one transaction. Together commits if fn
 // returns no error, and rolls back otherwise. A nested Together joins the outer one. If the transaction loses a
 // conflict with another one, Together calls fn again. The first write begins the transaction; from then on
-// Config.Timeout bounds it, and its reads see its own writes.
-func (l *Ledger) Together(ctx context.Context, fn func(context.Context) error) error {
+// DB.Timeout bounds it, and its reads see its own writes.
+func (d *DB) Together(ctx context.Context, fn func(context.Context) error) error {
 	if togetherOf(ctx) != nil {
 		return fn(ctx)
 	}
 	var t *together
-	err := l.again(ctx, func() error {
+	err := d.again(ctx, func() error {
 		tctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		t = &together{ledger: l}
+		t = &together{db: d}
 		return t.run(context.WithValue(tctx, togetherKey{}, t), fn)
 	})
 	if err != nil {
@@ -98,10 +101,10 @@ func (t *together) begin(ctx context.Context) error {
 	// The transaction stays open over many calls of this type, but store.write runs a transaction in one call. So a
 	// coroutine keeps that call open.
 	var cancel context.CancelFunc
-	t.ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), t.ledger.config.Timeout)
+	t.ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), t.db.Timeout)
 	var err error
 	next, stop := iter.Pull(func(yield func(db.Txn) bool) {
-		err = t.ledger.store.Write(t.ctx, t.ledger.refusing(t.ctx, func(x db.Txn) ([]db.Stmt, error) {
+		err = t.db.Store.Write(t.ctx, t.db.Refusing(t.ctx, func(x db.Txn) ([]db.Stmt, error) {
 			if !yield(x) {
 				return nil, errGivenUp
 			}

@@ -1,4 +1,4 @@
-package ledger
+package books
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // Difference is a place where two parts of the ledger disagree.
@@ -29,7 +30,7 @@ func (d Difference) String() string {
 // CheckConservation compares all values in the ledger that must be equal: first the sums, then each user's balance. It
 // reads one snapshot. It returns every difference, but names at most 1,000 users. No difference means that no money was
 // created, lost, paid to a wrong user, or paid twice for a packet. It reads grants, transfers and accounts once, in
-// pages: its memory does not grow with their number, and Config.Timeout bounds each page. For a sealed campaign it
+// pages: its memory does not grow with their number, and ledger.Config.Timeout bounds each page. For a sealed campaign it
 // reads the seal instead of the grants and debits, and of the accounts the database returns only those whose balance
 // differs from their base.
 //
@@ -37,35 +38,35 @@ func (d Difference) String() string {
 // the grants of sealed campaigns, and the group's accounts are checked one by one. Grants of archived campaigns can't
 // be read: a group with such grants is named as a whole. Two errors that cancel each other out are missed if they fall
 // into the same group; the probability is 1 in 262,144.
-func (l *Ledger) CheckConservation(ctx context.Context) ([]Difference, error) {
-	return l.check(ctx, true)
+func (b Books) CheckConservation(ctx context.Context) ([]Difference, error) {
+	return b.check(ctx, true)
 }
 
 // CheckEveryAccount is CheckConservation without bases and seals: it reads every account, every debit and every grant
 // that is not archived. So it also finds an account that was deleted, or whose base was changed together with its
 // balance. If it finds nothing, it checks the bases, too.
-func (l *Ledger) CheckEveryAccount(ctx context.Context) ([]Difference, error) {
-	list, err := l.check(ctx, false)
+func (b Books) CheckEveryAccount(ctx context.Context) ([]Difference, error) {
+	list, err := b.check(ctx, false)
 	if err != nil || len(list) > 0 {
 		return list, err
 	}
-	return l.CheckConservation(ctx)
+	return b.CheckConservation(ctx)
 }
 
-func (l *Ledger) check(ctx context.Context, seals bool) ([]Difference, error) {
-	b := &book{groups: make([]int64, userGroups), currencies: make(map[string]*currencyBook), seals: seals,
-		ledger: l}
-	err := l.readPages(ctx, func(ctx context.Context, t db.Txn) error {
-		if err := b.read(ctx, t); err != nil {
+func (b Books) check(ctx context.Context, seals bool) ([]Difference, error) {
+	sums := &book{groups: make([]int64, userGroups), currencies: make(map[string]*currencyBook), seals: seals,
+		dialect: b.tables.Dialect}
+	err := b.tables.ReadPages(ctx, func(ctx context.Context, t db.Txn) error {
+		if err := sums.read(ctx, t); err != nil {
 			return err
 		}
-		b.compareCurrencies()
-		return b.compareUsers(ctx, t)
+		sums.compareCurrencies()
+		return sums.compareUsers(ctx, t)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("check that the ledger conserves money: %w", err)
 	}
-	return b.list, nil
+	return sums.list, nil
 }
 
 const (
@@ -79,7 +80,7 @@ type book struct {
 	list []Difference
 	// seals is false if bases and seals are ignored.
 	seals      bool
-	ledger     *Ledger
+	dialect    *db.Dialect
 	currencies map[string]*currencyBook
 	// groups has a number for each group of accounts: the sum of the balances minus what the accounts' users were paid.
 	// It is 0 in a correct ledger.
@@ -144,7 +145,7 @@ func (b *book) equal(where, what string, want, got int64) {
 
 // read adds up the campaigns, the accounts and the payments from the reserve.
 func (b *book) read(ctx context.Context, t db.Txn) error {
-	page := func(after string) ([]Totals, error) { return totalsAfter(after).in(ctx, t) }
+	page := func(after string) ([]Totals, error) { return totalsAfter(after).In(ctx, t) }
 	if err := eachTotals(page, func(c *Totals) error { return b.campaign(ctx, t, c) }); err != nil {
 		return err
 	}
@@ -176,10 +177,10 @@ func (b *book) campaign(ctx context.Context, t db.Txn, c *Totals) error {
 
 // grants adds up the campaign's grants after a packet.
 func (b *book) grants(ctx context.Context, t db.Txn, c *Totals, after int64) (grants, amount int64, err error) {
-	err = eachPaid(ctx, t, c.Campaign, after, func(g *paidGrant) error {
-		grants, amount = grants+1, amount+int64(g.amount)
-		if g.amount > 0 {
-			b.paid(UserAccount(g.user, c.Currency), int64(g.amount))
+	err = tables.EachPaid(ctx, t, c.Campaign, after, func(g *tables.PaidGrant) error {
+		grants, amount = grants+1, amount+int64(g.Amount)
+		if g.Amount > 0 {
+			b.paid(tables.UserAccount(g.User, c.Currency), int64(g.Amount))
 		}
 		return nil
 	})
@@ -251,7 +252,7 @@ func (b *book) counts(c *Totals, grants, amount, debits, debited int64) {
 // sumDebits adds up the transfers out of a campaign's pool to users.
 func sumDebits(ctx context.Context, t db.Txn, campaign string) (amount, grants int64, err error) {
 	after := ""
-	err = eachPage(ctx, t, `SELECT id, kind, amount, grants FROM transfer WHERE campaign = $1 AND id > $2
+	err = tables.EachPage(ctx, t, `SELECT id, kind, amount, grants FROM transfer WHERE campaign = $1 AND id > $2
 		ORDER BY id LIMIT $3`, func() []any { return []any{campaign, after} }, func(s db.Scan) error {
 		var kind string
 		var money, covers int64
@@ -273,7 +274,7 @@ func (b *book) accounts(ctx context.Context, t db.Txn) error {
 		return b.addChangedAccounts(ctx, t)
 	}
 	after := ""
-	return eachPage(ctx, t, `SELECT id, kind, currency, balance FROM account WHERE id > $1 ORDER BY id LIMIT $2`,
+	return tables.EachPage(ctx, t, `SELECT id, kind, currency, balance FROM account WHERE id > $1 ORDER BY id LIMIT $2`,
 		func() []any { return []any{after} }, func(s db.Scan) (err error) {
 			after, err = b.account(s)
 			return err
@@ -301,7 +302,7 @@ func (c *currencyBook) add(account, kind string, balance int64) {
 	switch {
 	case kind == "user":
 		c.users += balance
-	case kind == "sponsor" && strings.HasPrefix(account, ReserveAccount("")):
+	case kind == "sponsor" && strings.HasPrefix(account, tables.ReserveAccount("")):
 		c.reserve -= balance
 	case kind == "sponsor":
 		c.sponsors -= balance

@@ -1,4 +1,4 @@
-package ledger
+package books
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // LineKind says from which account to which account a line moved money.
@@ -63,9 +64,9 @@ type DaySums struct {
 // packets, then the payments from the reserve and the refund. It reads one snapshot in pages, so its memory does not
 // grow with the campaign. If Day returns an error, the caller must discard the lines. The error is Broken if the lines
 // contradict the transfers or the pool's balance.
-func (l *Ledger) Day(ctx context.Context, day Day, fn func(*Line) error) (DaySums, error) {
+func (b Books) Day(ctx context.Context, day Day, fn func(*Line) error) (DaySums, error) {
 	r := &dayReader{campaign: day.Campaign, from: day.From.UnixMilli(), to: day.To.UnixMilli(), fn: fn}
-	if err := l.readPages(ctx, r.read); err != nil {
+	if err := b.tables.ReadPages(ctx, r.read); err != nil {
 		return DaySums{}, fmt.Errorf("read what campaign %s moved from %s to %s: %w", day.Campaign,
 			day.From.Format(time.RFC3339), day.To.Format(time.RFC3339), err)
 	}
@@ -84,13 +85,13 @@ type dayReader struct {
 }
 
 func (r *dayReader) read(ctx context.Context, t db.Txn) error {
-	c, found, err := rowQuery[Totals]{sql: totalsQuery + ` WHERE c.id = $1`, args: []any{r.campaign}, row: scanTotals}.
-		first(ctx, t)
+	c, found, err := tables.Query[Totals]{SQL: totalsQuery + ` WHERE c.id = $1`, Args: []any{r.campaign}, Row: scanTotals}.
+		First(ctx, t)
 	switch {
 	case err != nil:
 		return err
 	case !found:
-		return hongbao.Errorf(hongbao.ClassPermanent, "%w; check the id", ErrNoCampaign)
+		return hongbao.Errorf(hongbao.ClassPermanent, "%w; check the id", tables.ErrNoCampaign)
 	}
 	if err := r.transfers(ctx, t, c.Currency); err != nil {
 		return err
@@ -101,8 +102,8 @@ func (r *dayReader) read(ctx context.Context, t db.Txn) error {
 	if err := r.lines(ctx, t); err != nil {
 		return err
 	}
-	r.sums.Unrecorded, _, err = rowQuery[int64]{sql: `SELECT COUNT(*) FROM pending WHERE campaign = $1 AND since < $2`,
-		args: []any{r.campaign, r.to}, row: number}.first(ctx, t)
+	r.sums.Unrecorded, _, err = tables.Query[int64]{SQL: `SELECT COUNT(*) FROM pending WHERE campaign = $1 AND since < $2`,
+		Args: []any{r.campaign, r.to}, Row: tables.Number}.First(ctx, t)
 	return err
 }
 
@@ -115,7 +116,7 @@ func (r *dayReader) broken(format string, args ...any) error {
 // transfers adds up the campaign's transfers. It keeps the day's transfers as lines, except those for grants.
 func (r *dayReader) transfers(ctx context.Context, t db.Txn, currency string) error {
 	after := ""
-	err := eachPage(ctx, t, `SELECT id, kind, COALESCE(credit, ''), amount, grants, created_at FROM transfer
+	err := tables.EachPage(ctx, t, `SELECT id, kind, COALESCE(credit, ''), amount, grants, created_at FROM transfer
 		WHERE campaign = $1 AND id > $2 ORDER BY id LIMIT $3`, func() []any { return []any{r.campaign, after} },
 		func(s db.Scan) error {
 			var kind, credit string
@@ -129,7 +130,7 @@ func (r *dayReader) transfers(ctx context.Context, t db.Txn, currency string) er
 			case kind == "grants":
 				line.Kind = LineGrant
 			case strings.HasPrefix(after, "quarantine:"):
-				line.Kind, line.User = LinePayment, strings.TrimPrefix(credit, UserAccount("", currency))
+				line.Kind, line.User = LinePayment, strings.TrimPrefix(credit, tables.UserAccount("", currency))
 				line.Packet = packetOfPayment(after)
 			}
 			r.add(&line, grants, at)
@@ -189,10 +190,10 @@ func (r *dayReader) lines(ctx context.Context, t db.Txn) error {
 		}
 	}
 	if r.sums.Grants > 0 {
-		if a, archived, err := archiveOf(r.campaign).first(ctx, t); err != nil {
+		if a, archived, err := tables.ArchiveOf(r.campaign).First(ctx, t); err != nil {
 			return err
 		} else if archived {
-			return a.refusal()
+			return a.Refusal()
 		}
 		if err := r.grants(ctx, t); err != nil {
 			return err
@@ -214,7 +215,7 @@ func (r *dayReader) grants(ctx context.Context, t db.Txn) error {
 	var grants int64
 	var amount hongbao.Amount
 	line := Line{Kind: LineGrant}
-	err := eachPage(ctx, t, `SELECT g.packet, g.user_id, g.amount, g.granted_at, COALESCE(t.id, ''),
+	err := tables.EachPage(ctx, t, `SELECT g.packet, g.user_id, g.amount, g.granted_at, COALESCE(t.id, ''),
 		COALESCE(t.created_at, 0) FROM grants AS g LEFT JOIN transfer AS t ON t.id = 'grants:' || g.campaign || ':' || g.batch
 		WHERE g.campaign = $1 AND g.packet > $2 ORDER BY g.packet LIMIT $3`,
 		func() []any { return []any{r.campaign, line.Packet} },

@@ -1,4 +1,4 @@
-package ledger
+package books
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // baseRows is how many grants one transaction adds to the bases of their accounts.
@@ -19,10 +20,10 @@ const basedAll = math.MaxInt64
 
 // addBases adds the grants of a sealed campaign to the bases of their accounts, in transactions of some rows.
 // Concurrent calls add each row once. It changes nothing if the campaign has no seal.
-func (l *Ledger) addBases(ctx context.Context, c *Totals, rows int) error {
+func (b Books) addBases(ctx context.Context, c *Totals, rows int) error {
 	for done := false; !done; {
-		err := l.write(ctx, func(ctx context.Context, t db.Txn) (none []db.Stmt, err error) {
-			done, err = l.addBaseChunk(ctx, t, c, rows)
+		err := b.tables.Write(ctx, func(ctx context.Context, t db.Txn) (none []db.Stmt, err error) {
+			done, err = b.addBaseChunk(ctx, t, c, rows)
 			return nil, err
 		})
 		if err != nil {
@@ -33,27 +34,27 @@ func (l *Ledger) addBases(ctx context.Context, c *Totals, rows int) error {
 }
 
 // finishSeal adds what the bases lack of a sealed campaign, because the grants will be deleted.
-func (l *Ledger) finishSeal(ctx context.Context, campaign string) error {
-	c, found, err := l.Totals(ctx, campaign)
+func (b Books) finishSeal(ctx context.Context, campaign string) error {
+	c, found, err := b.Totals(ctx, campaign)
 	if err != nil || !found || !c.Sealed || c.Based {
 		return err
 	}
-	return l.addBases(ctx, &c, baseRows)
+	return b.addBases(ctx, &c, baseRows)
 }
 
-func (l *Ledger) addBaseChunk(ctx context.Context, t db.Txn, c *Totals, rows int) (done bool, err error) {
-	based, found, err := rowQuery[int64]{sql: `SELECT based FROM seal WHERE campaign = $1`, args: []any{c.Campaign},
-		row: number}.first(ctx, t)
+func (b Books) addBaseChunk(ctx context.Context, t db.Txn, c *Totals, rows int) (done bool, err error) {
+	based, found, err := tables.Query[int64]{SQL: `SELECT based FROM seal WHERE campaign = $1`, Args: []any{c.Campaign},
+		Row: tables.Number}.First(ctx, t)
 	if err != nil || !found || based == basedAll {
 		return true, err
 	}
-	page, err := rowQuery[paidGrant]{sql: selectPaid, args: []any{c.Campaign, based, int64(rows)}, row: scanPaid}.in(ctx, t)
+	page, err := tables.PaidAfter(c.Campaign, based, int64(rows)).In(ctx, t)
 	if err != nil {
 		return false, err
 	}
 	next := int64(basedAll)
 	if len(page) == rows {
-		next = page[rows-1].packet
+		next = page[rows-1].Packet
 	}
 	var changed int64
 	err = t.Run(ctx, db.Stmt{SQL: `UPDATE seal SET based = $3 WHERE campaign = $1 AND based = $2`,
@@ -61,28 +62,28 @@ func (l *Ledger) addBaseChunk(ctx context.Context, t db.Txn, c *Totals, rows int
 	if err != nil || changed == 0 { // another process has added the chunk
 		return false, err
 	}
-	return next == basedAll, l.addToBases(ctx, t, c, page)
+	return next == basedAll, b.addToBases(ctx, t, c, page)
 }
 
-func (l *Ledger) addToBases(ctx context.Context, t db.Txn, c *Totals, page []paidGrant) error {
-	slices.SortFunc(page, func(a, b paidGrant) int { return cmp.Compare(a.user, b.user) })
+func (b Books) addToBases(ctx context.Context, t db.Txn, c *Totals, page []tables.PaidGrant) error {
+	slices.SortFunc(page, func(a, b tables.PaidGrant) int { return cmp.Compare(a.User, b.User) })
 	var ids []string
 	var amounts []int64
 	for _, g := range page {
-		id := UserAccount(g.user, c.Currency)
+		id := tables.UserAccount(g.User, c.Currency)
 		switch n := len(ids); {
-		case g.amount == 0:
+		case g.Amount == 0:
 		case n > 0 && ids[n-1] == id:
-			amounts[n-1] += int64(g.amount)
+			amounts[n-1] += int64(g.Amount)
 		default:
-			ids, amounts = append(ids, id), append(amounts, int64(g.amount))
+			ids, amounts = append(ids, id), append(amounts, int64(g.Amount))
 		}
 	}
 	if len(ids) == 0 {
 		return nil
 	}
 	var changed int64
-	err := t.Run(ctx, db.Stmt{SQL: l.dialect.AddToBases, Args: []any{db.Table{ids, amounts}}, Changed: &changed})
+	err := t.Run(ctx, db.Stmt{SQL: b.tables.Dialect.AddToBases, Args: []any{db.Table{ids, amounts}}, Changed: &changed})
 	if err == nil && changed != int64(len(ids)) {
 		err = hongbao.Errorf(hongbao.ClassBroken, "%d accounts were paid, but the ledger has only %d of them: run "+
 			"`hongbao audit --full`", len(ids), changed)
@@ -93,7 +94,7 @@ func (l *Ledger) addToBases(ctx context.Context, t db.Txn, c *Totals, page []pai
 // addChangedAccounts adds up the accounts whose balance differs from their base. An index on them would make it
 // independent of the number of accounts, but each credit would write to the index.
 func (b *book) addChangedAccounts(ctx context.Context, t db.Txn) error {
-	return b.ledger.dialect.Parts(ctx, t, func(where string, args ...any) error {
+	return b.dialect.Parts(ctx, t, func(where string, args ...any) error {
 		return t.Query(ctx, `SELECT id, kind, currency, balance - base FROM account WHERE balance <> base AND `+where, args,
 			func(s db.Scan) error { _, err := b.account(s); return err })
 	})

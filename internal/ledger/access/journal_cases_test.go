@@ -1,4 +1,4 @@
-package ledger
+package access
 
 import (
 	"context"
@@ -12,11 +12,14 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
+	"github.com/hongbao-project/hongbao/internal/ledger/ledgertest"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 func testJournal(t *testing.T, f *fixture) {
-	ctx, l := t.Context(), f.ledger
+	ctx, l := t.Context(), f.access
 	begin := time.Date(2026, 2, 17, 20, 0, 0, 0, time.UTC)
 	var all []access.Entry
 	for i := range 25 {
@@ -74,16 +77,23 @@ func testJournal(t *testing.T, f *fixture) {
 // testJournalTogether writes an entry in the transaction of the change that it describes: both exist or neither does.
 // AfterCommit calls its function only after a commit.
 func testJournalTogether(t *testing.T, f *fixture) {
-	ctx, l := t.Context(), f.ledger
-	apart := f.config.kind() != sqlite.Name
+	ctx, l := t.Context(), f.access
+	apart := f.Database.Dialect().Name != sqlite.Name
+	exists := func() bool {
+		t.Helper()
+		_, found, err := f.Ledger.Campaign(ctx, "rain")
+		require.NoError(t, err)
+		return found
+	}
 	try := func(fails error) (called bool, err error) {
-		err = l.Together(ctx, func(ctx context.Context) error {
-			if _, err := l.CreateCampaign(ctx, testCampaign(t, "rain", 3)); err != nil {
+		err = f.Tables().Together(ctx, func(ctx context.Context) error {
+			c := ledger.Campaign(ledgertest.Canonical(t, ledgertest.Spec("rain", 3)))
+			if _, err := f.Ledger.CreateCampaign(ctx, c); err != nil {
 				return err
 			}
-			require.NoError(t, AfterCommit(ctx, func(ctx context.Context) error {
+			require.NoError(t, tables.AfterCommit(ctx, func(ctx context.Context) error {
 				called = true
-				require.True(t, f.exists(t, "rain"), "the campaign is committed")
+				require.True(t, exists(), "the campaign is committed")
 				return l.Record(ctx) // this write is outside the transaction
 			}))
 			require.False(t, called)
@@ -91,7 +101,7 @@ func testJournalTogether(t *testing.T, f *fixture) {
 				return err
 			}
 			if apart { // on SQLite this second writer would wait for the first one
-				require.NoError(t, l.Record(WithoutTogether(ctx), access.NewEntry(ctx, access.LoadCampaign)))
+				require.NoError(t, l.Record(tables.WithoutTogether(ctx), access.NewEntry(ctx, access.LoadCampaign)))
 			}
 			return fails
 		})
@@ -109,7 +119,7 @@ func testJournalTogether(t *testing.T, f *fixture) {
 	called, err := try(no)
 	require.ErrorIs(t, err, no)
 	require.False(t, called)
-	require.False(t, f.exists(t, "rain"))
+	require.False(t, exists())
 	if apart {
 		require.Equal(t, []access.Action{access.LoadCampaign}, actions())
 	} else {

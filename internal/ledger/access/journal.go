@@ -1,4 +1,4 @@
-package ledger
+package access
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/optional"
 	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/tables"
 )
 
 // maxDetails bounds the details of an entry of the journal.
@@ -19,7 +20,7 @@ const maxDetails = 16 << 10
 
 // Record writes entries into the journal; access.Entry.Fit truncates them. It never changes an existing entry. Within
 // Together the entries are part of the transaction.
-func (l *Ledger) Record(ctx context.Context, entries ...access.Entry) error {
+func (a Access) Record(ctx context.Context, entries ...access.Entry) error {
 	stmts := make([]db.Stmt, len(entries))
 	for i := range entries {
 		e := entries[i]
@@ -34,10 +35,10 @@ func (l *Ledger) Record(ctx context.Context, entries ...access.Entry) error {
 		if len(details) > maxDetails {
 			details = []byte(`{"left_out":"too long"}`)
 		}
-		stmts[i] = db.Stmt{SQL: l.dialect.InsertJournal, Args: []any{e.ID, e.Time.UnixMilli(), e.Who, string(e.Action),
+		stmts[i] = db.Stmt{SQL: a.tables.Dialect.InsertJournal, Args: []any{e.ID, e.Time.UnixMilli(), e.Who, string(e.Action),
 			e.Campaign, e.Sink, string(e.Outcome), e.RequestID, string(details)}}
 	}
-	err := l.write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) { return stmts, nil })
+	err := a.tables.Write(ctx, func(context.Context, db.Txn) ([]db.Stmt, error) { return stmts, nil })
 	if err != nil {
 		return fmt.Errorf("write into the journal: %w", err)
 	}
@@ -45,15 +46,15 @@ func (l *Ledger) Record(ctx context.Context, entries ...access.Entry) error {
 }
 
 // Journal returns a page of the journal, the newest entries first.
-func (l *Ledger) Journal(ctx context.Context, q access.JournalQuery) (p access.JournalPage, err error) {
+func (a Access) Journal(ctx context.Context, q access.JournalQuery) (p access.JournalPage, err error) {
 	where, args, err := journalWhere(&q)
 	if err != nil {
 		return p, err
 	}
 	// The query reads one entry more than the limit, to learn whether another page follows.
-	p.Entries, err = rowQuery[access.Entry]{"read the journal",
-		`SELECT id, at, who, action, campaign, sink, outcome, request_id, details FROM journal WHERE ` + where +
-			` ORDER BY at DESC, id DESC LIMIT $1`, args, scanEntry}.all(ctx, l)
+	p.Entries, err = tables.Ask("read the journal",
+		`SELECT id, at, who, action, campaign, sink, outcome, request_id, details FROM journal WHERE `+where+
+			` ORDER BY at DESC, id DESC LIMIT $1`, args, scanEntry).All(ctx, a.tables)
 	if err != nil {
 		return access.JournalPage{}, err
 	}
@@ -71,7 +72,7 @@ func journalWhere(q *access.JournalQuery) (string, []any, error) {
 		return "", nil, hongbao.Errorf(hongbao.ClassPermanent, "read the journal: want 1 to %d entries, not %d",
 			access.MaxEntries, q.Limit)
 	}
-	args, conds := []any{int64(q.Limit) + 1, milli(q.Since)}, []string{"at >= $2"}
+	args, conds := []any{int64(q.Limit) + 1, tables.Milli(q.Since)}, []string{"at >= $2"}
 	add := func(cond string, values ...any) {
 		for _, v := range values {
 			args = append(args, v)
