@@ -57,13 +57,13 @@ func (o *Outcomes) Fail(campaign string, err error) {
 }
 
 // Of returns the counts of a campaign, in the order of hongbao.Outcomes, and then those of failed grabs.
-func (o *Outcomes) Of(campaign string) []model.Count {
+func (o *Outcomes) Of(campaign string) []model.AnswerCount {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var list []model.Count
+	var list []model.AnswerCount
 	for _, outcome := range append(hongbao.Outcomes(), unavailable, outcomeUnknown) {
 		if n := o.count[campaign][outcome]; n > 0 {
-			list = append(list, model.Count{Name: string(outcome), N: n})
+			list = append(list, model.AnswerCount{Name: string(outcome), N: n})
 		}
 	}
 	return list

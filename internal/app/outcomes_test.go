@@ -21,7 +21,7 @@ func TestOutcomesCountFailedGrabs(t *testing.T) {
 	for _, class := range []hongbao.Class{hongbao.ClassTransient, hongbao.ClassBroken, hongbao.ClassUnknown, hongbao.ClassPermanent} {
 		o.Fail("rain", hongbao.Errorf(class, "failed"))
 	}
-	require.Equal(t, []model.Count{{Name: "granted", N: 1}, {Name: "sold_out", N: 1}, {Name: "unavailable", N: 2},
+	require.Equal(t, []model.AnswerCount{{Name: "granted", N: 1}, {Name: "sold_out", N: 1}, {Name: "unavailable", N: 2},
 		{Name: "outcome_unknown", N: 1}}, o.Of("rain"))
 	require.Empty(t, o.Of("made-up"))
 }

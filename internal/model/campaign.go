@@ -103,7 +103,7 @@ type Live struct {
 	// LoadBegun says that a load into Redis has begun, so the campaign can't be cancelled.
 	LoadBegun bool
 	// Outcomes counts this process' answers to grabs since its start.
-	Outcomes []Count
+	Outcomes []AnswerCount
 	Spread   []Bin
 	// Undrawn says why Spread and Timeline are missing or old. It is empty if they are current.
 	Undrawn string
@@ -139,12 +139,6 @@ type Lag struct {
 	Sink    string
 	Grants  int64
 	Seconds float64
-}
-
-// Count says how often grabs had an outcome.
-type Count struct {
-	Name string
-	N    int64
 }
 
 // Bin counts the packets with amounts from Low to High: those that were granted and those in the plan.

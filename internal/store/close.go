@@ -184,7 +184,7 @@ func (k *Shard) PurgeCampaign(ctx context.Context, campaign string, grace time.D
 	stocks := k.Keys.Stocks(campaign, generations)
 	keys := append([]string{k.Keys.Campaign(campaign), stocks[0], k.Keys.Receipts(campaign),
 		k.Keys.Counters(campaign, "c"), k.Keys.Codes(campaign), k.Keys.Refunded(), k.Keys.Filter(campaign),
-		k.Keys.Withheld(campaign)}, stocks[1:]...)
+		k.Keys.Withheld(campaign), k.Keys.Answers(campaign)}, stocks[1:]...)
 	reply, err := k.run(ctx, purgeCampaignScript, keys, []any{campaign, grace.Milliseconds()})
 	if err != nil {
 		return 0, err
