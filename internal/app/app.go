@@ -29,8 +29,7 @@ type App struct {
 	log    *zap.Logger
 	worker string
 
-	hooks    Hooks
-	outcomes Outcomes // counts of this process's answers to grabs
+	hooks Hooks
 
 	redis     redis.UniversalClient
 	store     *store.Store // of redis
@@ -87,9 +86,6 @@ func (a *App) Ledger() *ledger.Ledger { return a.ledger }
 
 // Worker returns the unique name of this process.
 func (a *App) Worker() string { return a.worker }
-
-// Outcomes returns the counts of this process's answers to grabs, by campaign.
-func (a *App) Outcomes() *Outcomes { return &a.outcomes }
 
 // Log returns the logger of the process.
 func (a *App) Log() *zap.Logger { return a.log }

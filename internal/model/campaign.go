@@ -102,9 +102,9 @@ type Live struct {
 	LedgerUnread bool
 	// LoadBegun says that a load into Redis has begun, so the campaign can't be cancelled.
 	LoadBegun bool
-	// Outcomes counts this process' answers to grabs since its start.
-	Outcomes []AnswerCount
-	Spread   []Bin
+	// Answers are the answers of all servers to the campaign's grabs; nil if Redis could not be read.
+	Answers *Answers
+	Spread  []Bin
 	// Undrawn says why Spread and Timeline are missing or old. It is empty if they are current.
 	Undrawn string
 	// Revealed says that the seed is public, so pages show the plan next to the granted packets.
@@ -115,14 +115,6 @@ type Live struct {
 	// Moments are the past and planned events of the campaign, in chronological order.
 	Moments []Moment
 	Notes   []string
-}
-
-// Answered returns the number of this process' answers to grabs.
-func (l *Live) Answered() (n int64) {
-	for _, c := range l.Outcomes {
-		n += c.N
-	}
-	return n
 }
 
 // Verdict is the result of the last audit of everything. At is zero if no such audit has begun since the campaign was

@@ -24,7 +24,7 @@ type reading struct {
 	rates []rate
 }
 
-// rate is one point of the chart. It has grants in Redis, settled grants in the ledger and answers of this process, each
+// rate is one point of the chart. It has grants in Redis, settled grants in the ledger and answers of all servers, each
 // per second. A number is nil, and the line has a gap, where the reading or the one before it lacks it.
 type rate struct {
 	At                         time.Time `json:"at"`
@@ -41,8 +41,12 @@ func sumsOf(live *model.Live) sums {
 		}
 		return &n
 	}
-	return sums{granted: known(live.State != model.Unread && live.State != "frozen", live.Granted),
-		settled: known(!live.LedgerUnread, live.Settled), answered: known(true, live.Answered())}
+	now := sums{granted: known(live.State != model.Unread && live.State != "frozen", live.Granted),
+		settled: known(!live.LedgerUnread, live.Settled)}
+	if live.Answers != nil {
+		now.answered = &live.Answers.Total
+	}
+	return now
 }
 
 // poller reads the data of every watched page, once for all its viewers. It has one goroutine, which executes

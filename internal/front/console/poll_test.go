@@ -181,18 +181,19 @@ func TestAnOutageIsAGap(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_800_000_000, 0)
 	const line, gap = "01234", "0...4"
+	some := &model.Answers{Total: 20_000}
 	for name, c := range map[string]struct {
 		part                       model.Live
 		err                        error
 		granted, settled, answered string
 	}{
-		"ledger": {model.Live{LedgerUnread: true, Campaign: model.Campaign{Granted: 10_000}}, nil, line, gap, line},
-		"redis":  {model.Live{Settled: 10_000, Campaign: model.Campaign{State: model.Unread}}, nil, gap, line, line},
-		"frozen": {model.Live{Settled: 10_000, Campaign: model.Campaign{State: "frozen"}}, nil, gap, line, line},
+		"ledger": {model.Live{LedgerUnread: true, Campaign: model.Campaign{Granted: 10_000}, Answers: some}, nil, line, gap, line},
+		"redis":  {model.Live{Settled: 10_000, Campaign: model.Campaign{State: model.Unread}}, nil, gap, line, gap},
+		"frozen": {model.Live{Settled: 10_000, Campaign: model.Campaign{State: "frozen"}, Answers: some}, nil, gap, line, line},
 		"both":   {model.Live{}, errors.New("away"), gap, gap, gap},
 	} {
 		p, r := newPoller(time.Second, 1, zap.NewNop()), &room{}
-		whole := model.Live{Settled: 10_000, Campaign: model.Campaign{Granted: 10_000}}
+		whole := model.Live{Settled: 10_000, Campaign: model.Campaign{Granted: 10_000}, Answers: some}
 		for i := range 6 {
 			live, err := &whole, error(nil)
 			if i == 2 || i == 3 {

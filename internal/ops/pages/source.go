@@ -201,7 +201,11 @@ func (s *Source) Campaign(ctx context.Context, id string) (*model.Live, error) {
 	if out.Paused != "" {
 		out.Notes = append(out.Notes, out.Paused)
 	}
-	out.Outcomes = s.Outcomes().Of(id)
+	if answers, err := campaigns.Of(s.App).Answers(ctx, id); err != nil {
+		out.Notes = append(out.Notes, fmt.Sprintf("The answers to grabs could not be read: %v", err))
+	} else {
+		out.Answers = &answers
+	}
 	if last, err := books.Of(s.App).LastAudit(ctx); err != nil {
 		out.Audit.Unread = true
 		out.Notes = append(out.Notes, fmt.Sprintf("The last audit could not be read: %v", err))
