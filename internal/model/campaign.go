@@ -104,6 +104,8 @@ type Live struct {
 	LoadBegun bool
 	// Answers are the answers of all servers to the campaign's grabs; nil if Redis could not be read.
 	Answers *Answers
+	// Samples are the samples of the last ten minutes, the oldest first. A campaign that does not run has none.
+	Samples []Sample
 	Spread  []Bin
 	// Undrawn says why Spread and Timeline are missing or old. It is empty if they are current.
 	Undrawn string

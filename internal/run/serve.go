@@ -75,14 +75,18 @@ func Serve(ctx context.Context, cfg *configs.Config, with Serving) (err error) {
 			return err
 		}
 		defer api.Close()
-		pages, err := p.console(&server, with.Faults)
+		source := pages.NewSource(p.App)
+		site, err := p.console(&server, source, with.Faults)
 		if err != nil {
 			return err
 		}
-		if deps.Control, err = p.controlHandler(api, pages); err != nil {
+		if deps.Control, err = p.controlHandler(api, site); err != nil {
 			return err
 		}
-		administer = pages.Run
+		administer = func(ctx context.Context) error {
+			defer inBackground(ctx, source.Run)()
+			return site.Run(ctx)
+		}
 	}
 	s, err := serve.New(server, deps)
 	if err != nil {
@@ -184,8 +188,8 @@ func (p *process) control(server *serve.Config) (*control.Control, error) {
 	})
 }
 
-func (p *process) console(server *serve.Config, faults console.Faults) (*console.Console, error) {
-	return console.New(p.Config.Console, console.Deps{Source: pages.NewSource(p.App), Actions: pages.NewActions(p.App),
+func (p *process) console(server *serve.Config, source *pages.Source, faults console.Faults) (*console.Console, error) {
+	return console.New(p.Config.Console, console.Deps{Source: source, Actions: pages.NewActions(p.App),
 		Operations: func(who *access.Caller) console.Operations { return &ops.Local{App: p.App, Caller: who} },
 		Authority:  p.Authority(), Faults: faults, Log: p.Log(), Deployment: p.Config.Deployment.ID,
 		TLS: server.ControlTLS != nil})

@@ -216,6 +216,38 @@ func TestAnOutageIsAGap(t *testing.T) {
 	}
 }
 
+// A page that is opened begins with the samples of the last ten minutes, their gaps included. Then its own readings
+// follow.
+func TestAPageBeginsWithTheSamples(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1_800_000_000, 0)
+	live := model.Live{Settled: 10, Campaign: model.Campaign{Granted: 20}, Answers: &model.Answers{Total: 30}}
+	for i := range 4 {
+		s := model.Sample{At: at.Add(time.Duration(i-4) * time.Second), Settled: new(int64(6 + i)), Answered: new(int64(10 + 5*i))}
+		if i != 1 {
+			s.Granted = new(int64(16 + i))
+		}
+		live.Samples = append(live.Samples, s)
+	}
+	p, r := newPoller(time.Second, 1, zap.NewNop()), &room{}
+	for i := range 2 {
+		p.publish(r, &live, nil, at.Add(time.Duration(i)*time.Second))
+	}
+	var text string
+	for _, x := range r.rates {
+		text += fmt.Sprint(x.At.Sub(at), ":")
+		for _, value := range []*float64{x.Granted, x.Settled, x.Answered} {
+			if value == nil {
+				text += " -"
+				continue
+			}
+			text += fmt.Sprint(" ", *value)
+		}
+		text += "; "
+	}
+	require.Equal(t, "-3s: - 1 5; -2s: - 1 5; -1s: 1 1 5; 0s: 1 1 5; 1s: 0 0 0; ", text)
+}
+
 func TestASlowLookRests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -62,7 +62,7 @@
       const at = Date.parse(p.at) / 1000;
       if (rates[0].length && at <= rates[0][rates[0].length - 1]) continue;
       rates[0].push(at); rates[1].push(p.Granted); rates[2].push(p.Settled); rates[3].push(p.Answered);
-      if (rates[0].length > 300) rates.forEach((r) => r.shift());
+      if (rates[0].length > 600) rates.forEach((r) => r.shift());
     }
     if (chart) chart.setData(rates); else draw();
     const last = (n) => rates[n].at(-1)?.toLocaleString("en", { maximumFractionDigits: 1 }) ?? "an unknown number";
