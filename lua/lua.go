@@ -25,6 +25,7 @@
 //	lock                                  a named lock with one owner
 //	replicas                              the highest number of replicas that a shard's primary has had
 //	touch                                 WAIT on the same connection then waits for all earlier writes
+//	answers                               how servers answered a campaign's grabs
 //	witness, testify, leave               the processes that report grants to users, and their evidence
 //	mend, regrant, mark, revise           grants that Redis has lost are restored on a frozen shard
 //	withhold, grant_withheld, release_withheld  packets that may have been reported to users who are unknown

@@ -1,8 +1,8 @@
 -- purge_campaign: removes a refunded campaign from Redis once its grace is over; its receipts are in the ledger.
 --
 -- KEYS  1 campaign  2 stock  3 receipts  4 counters  5 codes
---       6 refunded, the campaigns that wait for the end of their grace  7 filter  8 withheld  9 sums  10... stock and
---       sums of the later generations
+--       6 refunded, the campaigns that wait for the end of their grace  7 filter  8 withheld  9 answers  10 sums
+--       11... stock and sums of the later generations
 -- ARGV  1 the campaign's id  2 grace, ms
 -- Reply "gone"; or "waits" and the ms of grace that are left; or "refused" and the state
 -- Cost  O(1) here; UNLINK frees the memory in a background thread
@@ -19,7 +19,9 @@ redis.call('HLEN', KEYS[4])
 redis.call('HLEN', KEYS[5])
 redis.call('ZCARD', KEYS[6])
 redis.call('HLEN', KEYS[7])
-for i = 8, #KEYS do
+redis.call('LLEN', KEYS[8])
+redis.call('HLEN', KEYS[9])
+for i = 10, #KEYS do
 	redis.call('LLEN', KEYS[i])
 end
 if there and c[1] ~= 'refunded' then

@@ -30,8 +30,7 @@ type App struct {
 	log    *zap.Logger
 	worker string
 
-	hooks    Hooks
-	outcomes Outcomes // counts of this process's answers to grabs
+	hooks Hooks
 
 	redis     redis.UniversalClient
 	store     *store.Store // of redis
@@ -91,9 +90,6 @@ func (a *App) Books() books.Books { return books.Of(a.ledger.Tables()) }
 
 // Worker returns the unique name of this process.
 func (a *App) Worker() string { return a.worker }
-
-// Outcomes returns the counts of this process's answers to grabs, by campaign.
-func (a *App) Outcomes() *Outcomes { return &a.outcomes }
 
 // Log returns the logger of the process.
 func (a *App) Log() *zap.Logger { return a.log }

@@ -255,3 +255,8 @@ func TestDoctorCountsTheConnectionsOfTheDatabase(t *testing.T) {
 		require.True(t, p.finds(LevelOK, "the database accepts ", " connections, enough for "), "%s: %v", driver, p.list)
 	}
 }
+
+func TestErrOfOneProblem(t *testing.T) {
+	t.Parallel()
+	require.ErrorContains(t, (&Examination{Problems: 1, Warnings: 2}).Err(), "1 problem and 2 warnings")
+}

@@ -55,6 +55,9 @@ func writeShown(w io.Writer, c *campaigns.Shown, now time.Time) error {
 		for _, f := range r.Sinks {
 			fmt.Fprintf(t, "sink %s\t%s done, %s dead\n", f.Sink, money.Count(f.Done), money.Count(f.Dead))
 		}
+		if a := c.Answers; a != nil && a.Total > 0 {
+			fmt.Fprintf(t, "answered\t%s to all servers: %s\n", requests(a.Total), countsIn(a))
+		}
 	} else {
 		fmt.Fprintf(t, "packets\t%s, not in Redis\n", money.Count(c.Ledger.Packets))
 	}

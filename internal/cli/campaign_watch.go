@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
+	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
@@ -23,6 +24,7 @@ func campaignWatchCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "watch CAMPAIGN", Short: "Watch a campaign: granted, paid, and how far the sinks are, until Ctrl-C",
 		Long: "Shows a campaign in place on a terminal, and else prints a line for each change, with --json a document.\n" +
+			"Answers are those of all servers: they count requests to `hongbao serve`, not people.\n" +
 			"It goes on while a server is down. Ctrl-C ends it with a last line and exit code 0. NO_COLOR or\n" +
 			"CLICOLOR=0 turns the colours off. It only reads.",
 		Example: "  hongbao campaign watch spring-rain\n  hongbao campaign watch spring-rain --interval 10s",
@@ -56,8 +58,12 @@ type watchedCampaign struct {
 	Won      hongbao.Amount `json:"granted_amount"`
 	Paid     hongbao.Amount `json:"paid_amount"`
 	// Rate is the number of grants a second since the last reading; nil at the first.
-	Rate  *float64      `json:"grants_per_second"`
-	Sinks []watchedSink `json:"sinks"`
+	Rate *float64 `json:"grants_per_second"`
+	// Answers are those of all servers; nil if Redis does not have the campaign. AnswersRate is the number of answers a
+	// second since the last reading; nil if one of the readings has no answers.
+	Answers     *model.Answers `json:"answers"`
+	AnswersRate *float64       `json:"answers_per_second"`
+	Sinks       []watchedSink  `json:"sinks"`
 
 	spec hongbao.Campaign
 }
@@ -87,13 +93,21 @@ func readCampaign(ctx context.Context, o ops.Operations, id string, before *watc
 
 func watchCampaign(c *campaigns.Shown, sinks *deliveries.Status, before *watchedCampaign, now time.Time) watchedCampaign {
 	w := watchedCampaign{Time: now, Campaign: c.Spec.ID, State: stateOf(c, now), Currency: c.Spec.Currency, Packets: c.Ledger.Packets,
-		Funded: c.Ledger.Funded, Won: c.Ledger.Granted, Paid: c.Ledger.Granted, Sinks: []watchedSink{}, spec: c.Spec}
+		Funded: c.Ledger.Funded, Won: c.Ledger.Granted, Paid: c.Ledger.Granted, Answers: c.Answers, Sinks: []watchedSink{},
+		spec: c.Spec}
+	perSecond := func(grown int64) *float64 {
+		past := now.Sub(before.Time).Seconds()
+		if before.Time.IsZero() || past <= 0 {
+			return nil
+		}
+		return new(max(float64(grown)/past, 0))
+	}
 	if r := c.Redis; r != nil {
 		w.Granted, w.Won = r.Granted, r.GrantedAmount
-		if past := now.Sub(before.Time).Seconds(); !before.Time.IsZero() && past > 0 {
-			rate := max(float64(w.Granted-before.Granted)/past, 0)
-			w.Rate = &rate
-		}
+		w.Rate = perSecond(w.Granted - before.Granted)
+	}
+	if w.Answers != nil && before.Answers != nil {
+		w.AnswersRate = perSecond(w.Answers.Total - before.Answers.Total)
 	}
 	for i := range sinks.Sinks {
 		s := &sinks.Sinks[i]
@@ -152,17 +166,25 @@ func zoneOf(name string) *time.Location {
 	return zone
 }
 
-func (w *watchedCampaign) perSecond() string {
-	if w.Rate == nil {
+// perSecond returns a rate in words, and "" if it is unknown.
+func perSecond(rate *float64) string {
+	if rate == nil {
 		return ""
 	}
-	return money.Count(int64(*w.Rate+0.5)) + " a second"
+	return money.Count(int64(*rate+0.5)) + " a second"
 }
 
 func (w *watchedCampaign) line() string {
 	parts := []string{fmt.Sprintf("%s %s: %s of %s granted", w.Campaign, w.State, money.Count(w.Granted), money.Count(w.Packets))}
 	if w.Rate != nil {
-		parts[0] += " (" + w.perSecond() + ")"
+		parts[0] += " (" + perSecond(w.Rate) + ")"
+	}
+	if a := w.Answers; a != nil && a.Total > 0 {
+		text := requests(a.Total) + " answered"
+		if w.AnswersRate != nil {
+			text += " (" + perSecond(w.AnswersRate) + ")"
+		}
+		parts = append(parts, text)
 	}
 	if w.Currency != "" {
 		parts = append(parts, money.Text(w.Paid, w.Currency)+" paid")
@@ -177,6 +199,17 @@ func (w *watchedCampaign) line() string {
 	return strings.Join(parts, "; ")
 }
 
+// countsIn returns how often each answer was given: "12 granted, 3 sold out".
+func countsIn(a *model.Answers) string {
+	words := make([]string, len(a.Counts))
+	for i, c := range a.Counts {
+		words[i] = money.Count(c.N) + " " + strings.ReplaceAll(c.Name, "_", " ")
+	}
+	return strings.Join(words, ", ")
+}
+
+func requests(n int64) string { return money.Count(n) + " " + plural.Verb(n, "request", "requests") }
+
 // barLength is the number of characters of a full bar.
 const barLength = 40
 
@@ -187,7 +220,11 @@ func (w *watchedCampaign) screen(out io.Writer) error {
 	fmt.Fprintln(t)
 	share := float64(w.Granted) / float64(max(w.Packets, 1))
 	full := min(int(share*barLength), barLength)
-	fmt.Fprintf(t, "granted\t%s of %s\t%.0f%%\t%s\n", money.Count(w.Granted), money.Count(w.Packets), 100*share, w.perSecond())
+	fmt.Fprintf(t, "granted\t%s of %s\t%.0f%%\t%s\n", money.Count(w.Granted), money.Count(w.Packets), 100*share, perSecond(w.Rate))
+	if a := w.Answers; a != nil && a.Total > 0 {
+		fmt.Fprintf(t, "answered\t%s\t\t%s\n", requests(a.Total), perSecond(w.AnswersRate))
+		fmt.Fprintf(t, "\t%s\n", countsIn(a))
+	}
 	if w.Currency != "" {
 		fmt.Fprintf(t, "won\t%s of %s\n", money.Text(w.Won, w.Currency), money.Text(w.Funded, w.Currency))
 		fmt.Fprintf(t, "paid\t%s\n", money.Text(w.Paid, w.Currency))

@@ -26,6 +26,7 @@ func shownRain() *campaigns.Shown {
 		Ledger: campaigns.CampaignInLedger{State: model.MoneyFunded, Packets: 50_000, Funded: 500_000_00, Granted: 1_234_56},
 		Redis: &store.Status{State: store.StateOpen, Packets: 50_000, GrantedAmount: 1_300_00,
 			Counts: store.Counts{Loaded: 50_000, Granted: 12_034, Left: 37_966}},
+		Answers: &model.Answers{Total: 12_037, Counts: []model.AnswerCount{{Name: "granted", N: 12_034}, {Name: "rate_limited", N: 3}}},
 	}
 }
 
@@ -34,21 +35,23 @@ func TestCampaignOnTheScreen(t *testing.T) {
 	oldest := 4.1
 	sinks := &deliveries.Status{Sinks: []deliveries.SinkStatus{{Sink: "balance", State: deliveries.SinkWorking},
 		{Sink: "kafka", State: deliveries.SinkNoWorker, Waiting: 2_024, Oldest: &oldest, Dead: 1}}}
-	before := watchedCampaign{Time: noon, Granted: 10_074}
+	before := watchedCampaign{Time: noon, Granted: 10_074, Answers: &model.Answers{Total: 10_037}}
 	w := watchCampaign(shownRain(), sinks, &before, noon.Add(2*time.Second))
 	var out bytes.Buffer
 	require.NoError(t, w.screen(plain{w: &out, colour: true}))
 	require.Equal(t, "rain    \x1b[32mopen\x1b[0m  春雨红包\n"+
 		"window  2026-02-17 20:00:00 to 2026-02-17 21:00:00 (Asia/Shanghai)\n"+
 		"UTC     2026-02-17 12:00:00 to 2026-02-17 13:00:00\n\n"+
-		"granted  12,034 of 50,000  24%  980 a second\n"+
-		"won      1,300.00 CNY of 500,000.00 CNY\n"+
-		"paid     1,234.56 CNY\n"+
+		"granted   12,034 of 50,000  24%  980 a second\n"+
+		"answered  12,037 requests        1,000 a second\n"+
+		"          12,034 granted, 3 rate limited\n"+
+		"won       1,300.00 CNY of 500,000.00 CNY\n"+
+		"paid      1,234.56 CNY\n"+
 		"\x1b[32m█████████░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░\x1b[0m\n\n"+
 		"SINK     STATE      WAITING  SINCE  DEAD\n"+
 		"balance  \x1b[32mworking\x1b[0m    0        0s     0\n"+
 		"kafka    \x1b[31mno worker\x1b[0m  2,024    4.1s   \x1b[31m1\x1b[0m\n", out.String())
-	require.Equal(t, "rain open: 12,034 of 50,000 granted (980 a second); 1,234.56 CNY paid; balance working, 0 waiting; "+
+	require.Equal(t, "rain open: 12,034 of 50,000 granted (980 a second); 12,037 requests answered (1,000 a second); 1,234.56 CNY paid; balance working, 0 waiting; "+
 		"kafka no worker, 2,024 waiting, 1 dead", w.line())
 }
 

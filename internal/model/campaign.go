@@ -102,9 +102,11 @@ type Live struct {
 	LedgerUnread bool
 	// LoadBegun says that a load into Redis has begun, so the campaign can't be cancelled.
 	LoadBegun bool
-	// Outcomes counts this process' answers to grabs since its start.
-	Outcomes []Count
-	Spread   []Bin
+	// Answers are the answers of all servers to the campaign's grabs; nil if Redis could not be read.
+	Answers *Answers
+	// Samples are the samples of the last ten minutes, the oldest first. A campaign that does not run has none.
+	Samples []Sample
+	Spread  []Bin
 	// Undrawn says why Spread and Timeline are missing or old. It is empty if they are current.
 	Undrawn string
 	// Revealed says that the seed is public, so pages show the plan next to the granted packets.
@@ -115,14 +117,6 @@ type Live struct {
 	// Moments are the past and planned events of the campaign, in chronological order.
 	Moments []Moment
 	Notes   []string
-}
-
-// Answered returns the number of this process' answers to grabs.
-func (l *Live) Answered() (n int64) {
-	for _, c := range l.Outcomes {
-		n += c.N
-	}
-	return n
 }
 
 // Verdict is the result of the last audit of everything. At is zero if no such audit has begun since the campaign was
@@ -139,12 +133,6 @@ type Lag struct {
 	Sink    string
 	Grants  int64
 	Seconds float64
-}
-
-// Count says how often grabs had an outcome.
-type Count struct {
-	Name string
-	N    int64
 }
 
 // Bin counts the packets with amounts from Low to High: those that were granted and those in the plan.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -53,12 +54,14 @@ func Serve(ctx context.Context, cfg *configs.Config, with Serving) (err error) {
 	}
 	p.warnOfPlain(&server)
 	defer p.TendJournal(ctx)()
-	grabber, finish, err := p.grabber()
+	counts := newAnswers(p.Store(), p.Worker(), p.Log())
+	defer inBackground(ctx, counts.run)() // ends after the last grab
+	grabber, finish, err := p.grabber(counts)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, finish(ctx)) }()
-	deps := serve.Deps{Grabber: grabber, Wrap: p.watchRequests, Metrics: p.set.Handler(), Pprof: cfg.Ops.Pprof,
+	deps := serve.Deps{Grabber: grabber, Refused: counts.refused, Wrap: p.watchRequests, Metrics: p.set.Handler(), Pprof: cfg.Ops.Pprof,
 		Reader: find.NewReader(p.App), KeyFile: cfg.ServeKeyFile(),
 		Guard: with.Guard, Log: p.Log(), Opener: cfg.Seams.Listen, Connections: p.set.Connections()}
 	administer := func(context.Context) error { return nil }
@@ -72,14 +75,18 @@ func Serve(ctx context.Context, cfg *configs.Config, with Serving) (err error) {
 			return err
 		}
 		defer api.Close()
-		pages, err := p.console(&server, with.Faults)
+		source := pages.NewSource(p.App)
+		site, err := p.console(&server, source, with.Faults)
 		if err != nil {
 			return err
 		}
-		if deps.Control, err = p.controlHandler(api, pages); err != nil {
+		if deps.Control, err = p.controlHandler(api, site); err != nil {
 			return err
 		}
-		administer = pages.Run
+		administer = func(ctx context.Context) error {
+			defer inBackground(ctx, source.Run)()
+			return site.Run(ctx)
+		}
 	}
 	s, err := serve.New(server, deps)
 	if err != nil {
@@ -96,6 +103,17 @@ func Serve(ctx context.Context, cfg *configs.Config, with Serving) (err error) {
 	})
 	end()
 	return errors.Join(err, <-ran)
+}
+
+// inBackground runs a function until stop is called, and then waits for it.
+func inBackground(ctx context.Context, run func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	running.Go(func() { run(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // warnOfPlain warns of listeners that unsafe.allow opens without TLS.
@@ -119,7 +137,7 @@ func (p *process) say(server *serve.Config, at serve.Addresses) {
 }
 
 // grabber returns a producer with metrics and tracing. finish closes it and waits for its calls.
-func (p *process) grabber() (g serve.Grabber, finish func(context.Context) error, err error) {
+func (p *process) grabber(to *answerCounts) (g serve.Grabber, finish func(context.Context) error, err error) {
 	cfg := p.Config.Producer
 	cfg.Deployment = p.Deployment()
 	counts := p.set.Grabs()
@@ -137,14 +155,14 @@ func (p *process) grabber() (g serve.Grabber, finish func(context.Context) error
 		defer cancel()
 		return grabs.Close(ctx)
 	}
-	return p.traceGrabs(&measuredGrabber{grabs, counts, p.Outcomes()}), finish, nil
+	return p.traceGrabs(&measuredGrabber{grabs, counts, to}), finish, nil
 }
 
-// measuredGrabber counts grabs and their outcomes, for metrics and for the console.
+// measuredGrabber counts grabs and their outcomes, for the metrics and for the campaign's answers in Redis.
 type measuredGrabber struct {
 	*producer.Producer
-	counts   *metrics.GrabCounts
-	outcomes *app.Outcomes
+	counts  *metrics.GrabCounts
+	answers *answerCounts
 }
 
 // Grab implements serve.Grabber.
@@ -154,9 +172,9 @@ func (m *measuredGrabber) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.An
 	m.counts.Grabbed(ctx, g, answer.Outcome, err, time.Since(start))
 	switch {
 	case err == nil:
-		m.outcomes.Add(g.Campaign, answer.Outcome)
+		m.answers.decided(g.Campaign, answer.Outcome)
 	case !errors.Is(ctx.Err(), context.Canceled):
-		m.outcomes.Fail(g.Campaign, err)
+		m.answers.undecided(g.Campaign, err)
 	}
 	return answer, err
 }
@@ -170,8 +188,8 @@ func (p *process) control(server *serve.Config) (*control.Control, error) {
 	})
 }
 
-func (p *process) console(server *serve.Config, faults console.Faults) (*console.Console, error) {
-	return console.New(p.Config.Console, console.Deps{Source: pages.NewSource(p.App), Actions: pages.NewActions(p.App),
+func (p *process) console(server *serve.Config, source *pages.Source, faults console.Faults) (*console.Console, error) {
+	return console.New(p.Config.Console, console.Deps{Source: source, Actions: pages.NewActions(p.App),
 		Operations: func(who *access.Caller) console.Operations { return &ops.Local{App: p.App, Caller: who} },
 		Authority:  p.Authority(), Faults: faults, Log: p.Log(), Deployment: p.Config.Deployment.ID,
 		TLS: server.ControlTLS != nil})

@@ -4,6 +4,8 @@ package simulation
 // word, or "* " and what follows its first word, to the reason.
 var reasons = map[string]map[string]string{
 	"answer": {
+		"answers gone":      "only after a campaign has left Redis: its tests",
+		"answers folded":    "only if a server is cut off from Redis for an hour: its tests",
 		"codes":             "no campaign has codes: TestCodes of producer",
 		"dead_letter":       "only while a sink refuses users",
 		"resolve_letter":    "only while a sink refuses users",

@@ -347,10 +347,22 @@ func endCases() map[string]scriptCase {
 					LoadedAmount: 15, Granted: 2, GrantedAmount: 6})
 			},
 		},
+		"answers": {
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Answers("rain")} },
+			prep: func(t *testing.T, b *bundle) {
+				b.load(t, spec("rain", 5))
+				require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Answers("rain"), "old", "5 granted=1").Err())
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				return b.k.StoreAnswers(ctx, []store.AnswersLine{{Campaign: "rain", Name: "s1",
+					Counts: []model.AnswerCount{{Name: "granted", N: 2}}}})[0].Err
+			},
+			grows: true, ages: true,
+		},
 		"purge_campaign": {
 			keys: func(b *bundle) []string {
 				return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Stock("rain"), b.k.Keys.Receipts("rain"), b.k.Keys.Counters("rain", "c"),
-					b.k.Keys.Codes("rain"), b.k.Keys.Refunded(), b.k.Keys.Filter("rain"), b.k.Keys.Withheld("rain"),
+					b.k.Keys.Codes("rain"), b.k.Keys.Refunded(), b.k.Keys.Filter("rain"), b.k.Keys.Withheld("rain"), b.k.Keys.Answers("rain"),
 					b.k.Keys.LoadedTotals("rain", 1)}
 			},
 			prep: func(t *testing.T, b *bundle) {

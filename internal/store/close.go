@@ -184,7 +184,7 @@ func (p Place) PurgeCampaign(ctx context.Context, grace time.Duration) (time.Dur
 	stocks := p.Keys.Stocks(p.Campaign, generations)
 	keys := append([]string{p.Keys.Campaign(p.Campaign), stocks[0], p.Keys.Receipts(p.Campaign),
 		p.Keys.Counters(p.Campaign, "c"), p.Keys.Codes(p.Campaign), p.Keys.Refunded(), p.Keys.Filter(p.Campaign),
-		p.Keys.Withheld(p.Campaign)}, stocks[1:]...)
+		p.Keys.Withheld(p.Campaign), p.Keys.Answers(p.Campaign)}, stocks[1:]...)
 	reply, err := p.run(ctx, purgeCampaignScript, keys, []any{p.Campaign, grace.Milliseconds()})
 	if err != nil {
 		return 0, err

@@ -88,7 +88,7 @@ func (c *scriptCase) withoutEachField(t *testing.T, b *bundle, replies *replies)
 }
 
 // anyFields matches the hashes in which no single field is required.
-var anyFields = regexp.MustCompile(`:(receipts|codes|counters:\w+|claims:\w+|sink:\w+(:campaigns)?|controls)$`)
+var anyFields = regexp.MustCompile(`:(receipts|answers|codes|counters:\w+|claims:\w+|sink:\w+(:campaigns)?|controls)$`)
 
 // restore sets all keys of the deployment to the values that dump returned.
 func (b *bundle) restore(t *testing.T, keys map[string]string) {

@@ -161,6 +161,9 @@ func (k Keys) Codes(id string) string { return k.tag + "c:" + id + ":codes" }
 // describes the filter, fields 0, 1, ... are its parts, and field by is the token of its builder.
 func (k Keys) Filter(id string) string { return k.tag + "c:" + id + ":filter" }
 
+// Answers is a hash at a campaign's home: for each server, how often it has given each answer to the campaign's grabs.
+func (k Keys) Answers(id string) string { return k.tag + "c:" + id + ":answers" }
+
 // Done is a bitmap: one bit per seq that the sink has finished; chunk is seq / ChunkEvents.
 func (k Keys) Done(sink string, chunk int64) string {
 	return k.tag + "done:" + sink + ":" + strconv.FormatInt(chunk, 10)

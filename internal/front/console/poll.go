@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,25 +25,11 @@ type reading struct {
 	rates []rate
 }
 
-// rate is one point of the chart. It has grants in Redis, settled grants in the ledger and answers of this process, each
+// rate is one point of the chart. It has grants in Redis, settled grants in the ledger and answers of all servers, each
 // per second. A number is nil, and the line has a gap, where the reading or the one before it lacks it.
 type rate struct {
 	At                         time.Time `json:"at"`
 	Granted, Settled, Answered *float64
-}
-
-// sums are what a reading of a campaign knows; nil for what could not be read.
-type sums struct{ granted, settled, answered *int64 }
-
-func sumsOf(live *model.Live) sums {
-	known := func(is bool, n int64) *int64 {
-		if !is {
-			return nil
-		}
-		return &n
-	}
-	return sums{granted: known(live.State != model.Unread && live.State != "frozen", live.Granted),
-		settled: known(!live.LedgerUnread, live.Settled), answered: known(true, live.Answered())}
 }
 
 // poller reads the data of every watched page, once for all its viewers. It has one goroutine, which executes
@@ -66,8 +53,7 @@ type room struct {
 	load     loader
 	watchers map[*watcher]bool
 	last     *reading
-	before   *sums // of a campaign
-	beforeAt time.Time
+	before   *model.Sample // of a campaign
 	rates    []rate
 	due      time.Time
 }
@@ -81,9 +67,10 @@ type watcher struct {
 }
 
 const (
-	// loadTime is the time limit for one read. keptRates is the maximum number of points in the chart of rates.
+	// loadTime is the time limit for one read. keptRates is the maximum number of points in the chart of rates: ten
+	// minutes, as console.js keeps them.
 	loadTime  = 5 * time.Second
-	keptRates = 300
+	keptRates = 600
 	// restFactor spaces slow reads: if a read takes d, the next read of the page starts at least restFactor*d after the
 	// start of this one. So watching never becomes the main load.
 	restFactor = 4
@@ -204,10 +191,14 @@ func (p *poller) readDue(ctx context.Context) bool {
 // publish sends a reading to all viewers of a page. A slow viewer gets only the newest reading.
 func (p *poller) publish(r *room, data any, err error, at time.Time) {
 	switch live, ok := data.(*model.Live); {
+	case ok && err == nil && r.before == nil: // the page was just opened
+		for _, s := range append(slices.Clone(live.Samples), live.Sample(at)) {
+			r.note(s)
+		}
 	case ok && err == nil:
-		r.note(sumsOf(live), at)
+		r.note(live.Sample(at))
 	case err != nil && r.before != nil: // of a campaign
-		r.note(sums{}, at)
+		r.note(model.Sample{At: at})
 	}
 	now := &reading{data: data, err: err, rates: r.rates}
 	p.mu.Lock()
@@ -223,9 +214,9 @@ func (p *poller) publish(r *room, data any, err error, at time.Time) {
 }
 
 // note adds a point to the chart of a campaign.
-func (r *room) note(now sums, at time.Time) {
-	if r.before != nil && at.After(r.beforeAt) {
-		seconds := at.Sub(r.beforeAt).Seconds()
+func (r *room) note(now model.Sample) {
+	if r.before != nil && now.At.After(r.before.At) {
+		seconds := now.At.Sub(r.before.At).Seconds()
 		a := func(now, before *int64) *float64 {
 			if now == nil || before == nil {
 				return nil
@@ -233,10 +224,10 @@ func (r *room) note(now sums, at time.Time) {
 			return new(max(0, float64(*now-*before)) / seconds)
 		}
 		rates := r.rates[max(0, len(r.rates)-keptRates+1):]
-		r.rates = append(rates[:len(rates):len(rates)], rate{at, // append copies: watchers still read the old slice
-			a(now.granted, r.before.granted), a(now.settled, r.before.settled), a(now.answered, r.before.answered)})
+		r.rates = append(rates[:len(rates):len(rates)], rate{now.At, // append copies: watchers still read the old slice
+			a(now.Granted, r.before.Granted), a(now.Settled, r.before.Settled), a(now.Answered, r.before.Answered)})
 	}
-	r.before, r.beforeAt = &now, at
+	r.before = &now
 }
 
 // end ends all streams and rejects new ones.

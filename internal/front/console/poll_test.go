@@ -181,18 +181,19 @@ func TestAnOutageIsAGap(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_800_000_000, 0)
 	const line, gap = "01234", "0...4"
+	some := &model.Answers{Total: 20_000}
 	for name, c := range map[string]struct {
 		part                       model.Live
 		err                        error
 		granted, settled, answered string
 	}{
-		"ledger": {model.Live{LedgerUnread: true, Campaign: model.Campaign{Granted: 10_000}}, nil, line, gap, line},
-		"redis":  {model.Live{Settled: 10_000, Campaign: model.Campaign{State: model.Unread}}, nil, gap, line, line},
-		"frozen": {model.Live{Settled: 10_000, Campaign: model.Campaign{State: "frozen"}}, nil, gap, line, line},
+		"ledger": {model.Live{LedgerUnread: true, Campaign: model.Campaign{Granted: 10_000}, Answers: some}, nil, line, gap, line},
+		"redis":  {model.Live{Settled: 10_000, Campaign: model.Campaign{State: model.Unread}}, nil, gap, line, gap},
+		"frozen": {model.Live{Settled: 10_000, Campaign: model.Campaign{State: "frozen"}, Answers: some}, nil, gap, line, line},
 		"both":   {model.Live{}, errors.New("away"), gap, gap, gap},
 	} {
 		p, r := newPoller(time.Second, 1, zap.NewNop()), &room{}
-		whole := model.Live{Settled: 10_000, Campaign: model.Campaign{Granted: 10_000}}
+		whole := model.Live{Settled: 10_000, Campaign: model.Campaign{Granted: 10_000}, Answers: some}
 		for i := range 6 {
 			live, err := &whole, error(nil)
 			if i == 2 || i == 3 {
@@ -213,6 +214,38 @@ func TestAnOutageIsAGap(t *testing.T) {
 		}
 		require.Equal(t, [3]string{c.granted, c.settled, c.answered}, lines, name)
 	}
+}
+
+// A page that is opened begins with the samples of the last ten minutes, their gaps included. Then its own readings
+// follow.
+func TestAPageBeginsWithTheSamples(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1_800_000_000, 0)
+	live := model.Live{Settled: 10, Campaign: model.Campaign{Granted: 20}, Answers: &model.Answers{Total: 30}}
+	for i := range 4 {
+		s := model.Sample{At: at.Add(time.Duration(i-4) * time.Second), Settled: new(int64(6 + i)), Answered: new(int64(10 + 5*i))}
+		if i != 1 {
+			s.Granted = new(int64(16 + i))
+		}
+		live.Samples = append(live.Samples, s)
+	}
+	p, r := newPoller(time.Second, 1, zap.NewNop()), &room{}
+	for i := range 2 {
+		p.publish(r, &live, nil, at.Add(time.Duration(i)*time.Second))
+	}
+	var text string
+	for _, x := range r.rates {
+		text += fmt.Sprint(x.At.Sub(at), ":")
+		for _, value := range []*float64{x.Granted, x.Settled, x.Answered} {
+			if value == nil {
+				text += " -"
+				continue
+			}
+			text += fmt.Sprint(" ", *value)
+		}
+		text += "; "
+	}
+	require.Equal(t, "-3s: - 1 5; -2s: - 1 5; -1s: 1 1 5; 0s: 1 1 5; 1s: 0 0 0; ", text)
 }
 
 func TestASlowLookRests(t *testing.T) {

@@ -55,7 +55,7 @@ type BatchAnswer struct {
 func (s *Server) grabBatch(w http.ResponseWriter, r *http.Request) error {
 	id, key, err := s.byKey(r, access.Grab)
 	if err != nil {
-		return err
+		return s.refused(r, 1, err) // of unknown length: the body is not read
 	}
 	if err := noQuery(r); err != nil {
 		return err
@@ -73,14 +73,14 @@ func (s *Server) grabBatch(w http.ResponseWriter, r *http.Request) error {
 		return web.Refuse("grabs_invalid", "want a list of 1 to 128 grabs")
 	}
 	if wait := s.keys.take(key, len(items)-1, time.Now()); wait > 0 { // byKey has already counted one request
-		return rateLimited(wait)
+		return s.refused(r, len(items), rateLimited(wait))
 	}
 	results, answerID := make([]BatchResult, len(items)), w.Header().Get(web.RequestID)
 	var all sync.WaitGroup
 	for i, item := range items {
 		all.Go(func() {
 			err := guard.Call(s.log, func() (err error) {
-				results[i].Answer, err = s.grabItem(r.Context(), id, item)
+				results[i].Answer, err = s.grabItem(r, id, item)
 				return err
 			})
 			if err == nil {
@@ -104,7 +104,7 @@ func (s *Server) grabBatch(w http.ResponseWriter, r *http.Request) error {
 }
 
 // grabItem decides one grab of a batch.
-func (s *Server) grabItem(ctx context.Context, campaign string, o flatjson.Object) (*GrabAnswer, error) {
+func (s *Server) grabItem(r *http.Request, campaign string, o flatjson.Object) (*GrabAnswer, error) {
 	for name := range o {
 		if name != "user" && name != "request_id" && name != "facts" {
 			return nil, web.Refuse("unknown_field", "a grab has user, request_id and facts only")
@@ -132,9 +132,9 @@ func (s *Server) grabItem(ctx context.Context, campaign string, o flatjson.Objec
 		return nil, err
 	}
 	if wait := s.limits.take(g.User, 1, time.Now()); wait > 0 {
-		return nil, rateLimited(wait)
+		return nil, s.refused(r, 1, rateLimited(wait))
 	}
-	answer, err := s.decide(ctx, &g)
+	answer, err := s.decide(r.Context(), &g)
 	return &answer, err
 }
 

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -38,7 +39,7 @@ func (s *Server) API() *web.API {
 		Endpoints: s.endpoints(), AnswerTime: s.cfg.AnswerTime(), Log: s.log,
 	}
 	if s.addresses != nil {
-		a.Admit = s.addresses.admit
+		a.Admit = func(r *http.Request) error { return s.refused(r, 1, s.addresses.admit(r)) }
 	}
 	return a
 }
@@ -110,10 +111,10 @@ func (s *Server) asUser(
 		who := callers.Get().(*caller) //nolint:forcetypeassert // the pool has only values of this type
 		defer who.release()
 		if err := s.identify(r, who); err != nil {
-			return err
+			return s.refused(r, 1, err)
 		}
 		if wait := s.limits.take(who.user, 1, time.Now()); wait > 0 {
-			return rateLimited(wait)
+			return s.refused(r, 1, rateLimited(wait))
 		}
 		if err := noQuery(r); err != nil {
 			return err
@@ -143,6 +144,16 @@ func (s *Server) identify(r *http.Request, who *caller) error {
 		return onlyGateways(r.Header)
 	}
 	return unauthorized(nil)
+}
+
+// refused returns the error of a request that the server refuses before its n grabs are decided. If the refusal says
+// nothing about the request itself (status 429 or 503), it counts them.
+func (s *Server) refused(r *http.Request, n int, err error) error {
+	var refusal *web.Refusal
+	if r.Method == http.MethodPost && errors.As(err, &refusal) && (refusal.Code == "rate_limited" || refusal.Code == "unavailable") {
+		s.deps.Refused(r.PathValue("id"), refusal.Code, n)
+	}
+	return err
 }
 
 func rateLimited(wait time.Duration) error {

@@ -47,6 +47,9 @@ type Deps struct {
 	Keys Keys
 	// Denied records in the journal that an action was denied to an API key.
 	Denied func(ctx context.Context, a access.Action, campaign string, why error)
+	// Refused, if not nil, counts n grabs of a campaign that the server refused before the Grabber got them, with the
+	// code rate_limited or unavailable. The campaign may not exist.
+	Refused func(campaign, code string, n int)
 	// Control is the handler of the control listener. If it is nil, that listener is not opened. Its long-lived
 	// requests, such as streams, must end when the context of Run ends.
 	Control http.Handler
@@ -110,6 +113,9 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	}
 	if deps.Connections == nil {
 		deps.Connections = func(string, int) {}
+	}
+	if deps.Refused == nil {
+		deps.Refused = func(string, string, int) {}
 	}
 	s := &Server{
 		cfg: cfg, deps: deps, campaignCache: newWindows(deps.Reader), limits: newLimits(cfg.Rate, cfg.Burst),

@@ -256,6 +256,7 @@ type options struct {
 	fake *fake
 
 	apiKeys Keys
+	refused func(campaign, code string, n int)
 	control http.Handler
 	metrics http.Handler
 }
@@ -278,7 +279,7 @@ func setup(t *testing.T, o options) *server {
 	}
 	var err error
 	deps := Deps{Grabber: s.fake, Reader: s.fake, KeyFile: o.keys, Log: zap.New(core), Keys: o.apiKeys, Denied: s.fake.deny, Control: o.control,
-		Metrics: o.metrics}
+		Metrics: o.metrics, Refused: o.refused}
 	deps.Connections = func(listener string, by int) {
 		n, _ := s.open.LoadOrStore(listener, new(atomic.Int64))
 		n.(*atomic.Int64).Add(int64(by))

@@ -221,6 +221,8 @@ type Shown struct {
 	// TopUps are the generations after the first, each with the hash that commits to its draw.
 	TopUps []TopUp       `json:"top_ups,omitempty" doc:"The campaign's top-ups, in their order. Absent if there are none."`
 	Redis  *store.Status `json:"redis" doc:"State of the campaign in Redis. Null if Redis does not have the campaign: it is not loaded yet, or lost."`
+	// Answers are in Redis, too, so they leave it with the campaign.
+	Answers *model.Answers `json:"answers" doc:"How all servers have answered the campaign's grabs. It counts requests to 'hongbao serve', not people. Null if Redis does not have the campaign."`
 }
 
 // CampaignInLedger is the state of a campaign in the ledger.
@@ -339,8 +341,19 @@ func (a Campaigns) Show(ctx context.Context, id string) (out Shown, err error) {
 		return out, err
 	} else if ok {
 		out.Redis = &status
+		answers, err := a.Answers(ctx, id)
+		if err != nil {
+			return out, err
+		}
+		out.Answers = &answers
 	}
 	return out, nil
+}
+
+// Answers returns how all servers have answered the campaign's grabs. There are none if Redis does not have the
+// campaign.
+func (a Campaigns) Answers(ctx context.Context, id string) (model.Answers, error) {
+	return a.app.Store().Campaign(id).Answers(ctx)
 }
 
 // Reveal makes the seed of a refunded campaign public.

@@ -38,7 +38,8 @@ const (
 // Source reads the data of the console's pages. While the ledger is down, the pages show only the data of Redis.
 type Source struct {
 	*app.App
-	shapes shapes
+	shapes  shapes
+	history history
 
 	mu     sync.Mutex
 	listed map[string]campaignPage // the first page of each scope, as the ledger last returned it
@@ -201,7 +202,12 @@ func (s *Source) Campaign(ctx context.Context, id string) (*model.Live, error) {
 	if out.Paused != "" {
 		out.Notes = append(out.Notes, out.Paused)
 	}
-	out.Outcomes = s.Outcomes().Of(id)
+	if answers, err := campaigns.Of(s.App).Answers(ctx, id); err != nil {
+		out.Notes = append(out.Notes, fmt.Sprintf("The answers to grabs could not be read: %v", err))
+	} else {
+		out.Answers = &answers
+	}
+	out.Samples = s.history.samples(id)
 	if last, err := books.Of(s.App).LastAudit(ctx); err != nil {
 		out.Audit.Unread = true
 		out.Notes = append(out.Notes, fmt.Sprintf("The last audit could not be read: %v", err))

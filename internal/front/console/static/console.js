@@ -54,7 +54,7 @@
       series: [{ label: "Time, UTC", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" },
         { label: "Granted a second", stroke: colour("--bar"), width: 2 },
         { label: "Paid a second", stroke: colour("--line"), width: 2, dash: [6, 4] },
-        { label: "Grabs a second, by this server", stroke: colour("--gold"), width: 2, dash: [2, 3] }],
+        { label: "Requests a second, to all servers", stroke: colour("--gold"), width: 2, dash: [2, 3] }],
     }, rates, place);
   };
   const add = (points) => {
@@ -62,12 +62,12 @@
       const at = Date.parse(p.at) / 1000;
       if (rates[0].length && at <= rates[0][rates[0].length - 1]) continue;
       rates[0].push(at); rates[1].push(p.Granted); rates[2].push(p.Settled); rates[3].push(p.Answered);
-      if (rates[0].length > 300) rates.forEach((r) => r.shift());
+      if (rates[0].length > 600) rates.forEach((r) => r.shift());
     }
     if (chart) chart.setData(rates); else draw();
     const last = (n) => rates[n].at(-1)?.toLocaleString("en", { maximumFractionDigits: 1 }) ?? "an unknown number";
     document.getElementById("rates-now").textContent =
-      `At ${time((rates[0].at(-1) ?? 0) * 1000)}, a second: ${last(1)} granted, ${last(2)} paid, and ${last(3)} grabs answered by this server.`;
+      `At ${time((rates[0].at(-1) ?? 0) * 1000)}, a second: ${last(1)} granted, ${last(2)} paid, and ${last(3)} requests answered by all servers.`;
   };
   if (place) {
     new ResizeObserver(() => { if (chart) chart.setSize({ width: place.clientWidth, height: 220 }); }).observe(place);
