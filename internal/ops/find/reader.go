@@ -63,7 +63,7 @@ func (c Reader) held(ctx context.Context, id, user string) ([]store.UserReceipts
 	if err != nil {
 		return list, err
 	}
-	return list, Of(c.App).fillCodes(ctx, id, list)
+	return list, Of(c.App).fillCodes(ctx, list)
 }
 
 // durable waits until a user's receipts on a shard are as durable as the campaign promises.

@@ -60,13 +60,13 @@ func (a Find) receiptsFromLedger(ctx context.Context, out *model.Receipts) (foun
 func (a Find) redisReceipts(ctx context.Context, id, user string) (list []hongbao.Receipt, currency string, err error) {
 	held, err := a.app.Store().Campaign(id).UserReceipts(ctx, user)
 	if err == nil {
-		err = a.fillCodes(ctx, id, held)
+		err = a.fillCodes(ctx, held)
 	}
 	return store.ReceiptsOf(held), held[0].Currency, err
 }
 
 // fillCodes adds the codes to the receipts. It reads each code from the shard of the packet.
-func (a Find) fillCodes(ctx context.Context, id string, held []store.UserReceipts) error {
+func (a Find) fillCodes(ctx context.Context, held []store.UserReceipts) error {
 	for i := range held {
 		h := &held[i]
 		if !h.Codes || len(h.Receipts) == 0 {
