@@ -13,8 +13,7 @@ import (
 // patience is how long users repeat their grabs after the last fault of a request.
 const patience = 90 * time.Second
 
-// user grabs in each campaign, once more than they may hold packets, and repeats each grab until its answer is final. A
-// pause is no end: an earlier try that the network holds back may win after it.
+// user grabs in each campaign, once more than they may hold packets, and repeats each grab until its answer is final.
 func (w *world) user(ctx context.Context, u int) {
 	r := rand.New(rand.NewPCG(w.plan.Seed, uint64(1000+u)))
 	if sleep(ctx, time.Duration(r.Int64N(int64(w.plan.spread())))) != nil {
@@ -38,7 +37,7 @@ func (w *world) user(ctx context.Context, u int) {
 
 func (w *world) grab(ctx context.Context, r *rand.Rand, g *hongbao.Grab) {
 	end := epoch.Add(w.plan.Faulty + w.longest() + patience)
-	paused := !time.Now().Before(end) // their request before this one waited so long
+	comesAgain := !time.Now().Before(end) // their request before this one waited so long
 	for time.Now().Before(end) {
 		if p, dead := w.grabber(r); p != nil {
 			mine := *g
@@ -52,8 +51,8 @@ func (w *world) grab(ctx context.Context, r *rand.Rand, g *hongbao.Grab) {
 				}
 			default:
 				w.cover.note("outcome", string(a.Outcome))
-				paused = a.Outcome == hongbao.OutcomePaused
-				if a.Outcome.Final() && !paused { // who reads that grabs pause comes again
+				comesAgain = mayStillWin(a.Outcome)
+				if a.Outcome.Final() && !comesAgain {
 					w.tell(g, &a)
 					w.won(g, &a)
 					return
@@ -64,13 +63,19 @@ func (w *world) grab(ctx context.Context, r *rand.Rand, g *hongbao.Grab) {
 			return
 		}
 	}
-	if paused { // Redis may have lost the resume, and the person repeats it at the end
+	if comesAgain { // Redis may have lost the resume, and the person repeats it at the end
 		return
 	}
 	w.note("user %s gave up %s", g.User, g.RequestID)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.gaveUp = append(w.gaveUp, judge.Win{Campaign: g.Campaign, User: g.User, Request: g.RequestID})
+}
+
+// mayStillWin reports whether a user who reads the outcome comes again. An earlier try that the network holds back may win
+// after a pause, and after the campaign's start; Redis' clock may have gone back behind the start.
+func mayStillWin(o hongbao.Outcome) bool {
+	return o == hongbao.OutcomePaused || o == hongbao.OutcomeNotStarted
 }
 
 // grabber returns who answers a try of a user, nil for nobody, and whether they are dead by now.
