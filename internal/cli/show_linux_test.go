@@ -33,19 +33,20 @@ func TestShowACampaignToPeople(t *testing.T) {
 		require.NoError(t, writeShown(plain{w: &out}, c, noon))
 		return out.String()
 	}
-	require.Equal(t, `rain     paused  春雨红包
-paused   by ann at 2026-02-17 20:01:00 (Asia/Shanghai, 12:01:00 UTC): closed
-window   2026-02-17 20:00:00 to 2026-02-17 21:00:00 (Asia/Shanghai)
-UTC      2026-02-17 12:00:00 to 2026-02-17 13:00:00
-kind     red packet, durability fast, by acme
-limit    2 by user, per day
-packets  12,034 of 50,000 granted, 37,966 left
-shard 3  12,034 of 50,000 granted, 37,966 left, paused
-money    funded 500,000.00 CNY, paid 1,234.56 CNY, refunded 0.00 CNY
-codes    49,000 of 50,000 stored
-hash     6a66
-top-up   more: 1,000 packets, 1,000.00 CNY, by bob: demand
-         hash 77aa
+	require.Equal(t, `rain      paused  春雨红包
+paused    by ann at 2026-02-17 20:01:00 (Asia/Shanghai, 12:01:00 UTC): closed
+window    2026-02-17 20:00:00 to 2026-02-17 21:00:00 (Asia/Shanghai)
+UTC       2026-02-17 12:00:00 to 2026-02-17 13:00:00
+kind      red packet, durability fast, by acme
+limit     2 by user, per day
+packets   12,034 of 50,000 granted, 37,966 left
+shard 3   12,034 of 50,000 granted, 37,966 left, paused
+answered  12,037 requests to all servers: 12,034 granted, 3 rate limited
+money     funded 500,000.00 CNY, paid 1,234.56 CNY, refunded 0.00 CNY
+codes     49,000 of 50,000 stored
+hash      6a66
+top-up    more: 1,000 packets, 1,000.00 CNY, by bob: demand
+          hash 77aa
 `, text())
 	c.Redis = nil
 	require.Contains(t, text(), "rain     not loaded  春雨红包\n")

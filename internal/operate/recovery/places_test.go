@@ -22,7 +22,7 @@ func TestLostPlace(t *testing.T) {
 	wide := w.idAt(2)
 	w.fundOver(t, wide, 0, 2)
 	places := w.store.Places(wide, 2)
-	require.Equal(t, w.store.Shard(0), places[1])
+	require.Equal(t, w.store.Shard(0), places[1].Shard)
 	w.grantOn(t, wide, places)
 	w.loses(t, places[1].Shard)
 	w.accepts(t)
