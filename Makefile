@@ -47,7 +47,7 @@ clean: ## remove what the targets built and downloaded: bin, dist and .cache; in
 # The soak runs first, so that the output ends with the results of go test. It mostly waits, so go vet runs at the same
 # time, and go list compiles the tests. The slowest packages are named first and so start first. Tests mostly wait for
 # servers, so three tests of a package run at once. No test needs DWARF, and -w makes linking faster.
-test: setup build ## install what is missing, vet, soak for a minute, run every test: the whole proof, some 10 minutes
+test: setup build ## install what is missing, vet, soak for a minute, run every test: the whole proof, some 20 minutes on two cores
 	(go vet ./... && go list -test -export ./... >/dev/null) & \
 		$(MAKE) --no-print-directory soak SECONDS=60; soak=$$?; wait $$! && exit $$soak
 	TMPDIR=$$(scripts/tmpdir.sh) \
