@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -80,6 +81,31 @@ func TestSinkRemove(t *testing.T) {
 	w.stop(syscall.SIGTERM)
 	require.Len(t, r.got(), 49)
 	require.Zero(t, r.twice)
+}
+
+// A dead letter stays while an open claim has its grant, and so does the group.
+func TestSinkRemoveWithAnOpenClaim(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{kafka: true, lease: time.Second})
+	d.campaign("rain", 10, 1000)
+	for _, user := range []string{"u1", "u2"} {
+		d.ok("grab", "rain", user)
+	}
+	d.buried(configs.SinkKafka)
+	d.claimed(time.Now(), time.Now())
+	d.set("DEPLOYMENT_SINKS", "balance")
+	testkit.EventuallyOK(t, time.Minute, func() error {
+		r := runProgram(t, d.env, "sink", "remove", "kafka", "--give-up", "2", "--by", "ann", "--why", "nobody reads it")
+		if strings.Contains(r.err, "has a live worker") {
+			return errors.New(r.err)
+		}
+		require.Equal(t, 1, r.code, r.err)
+		require.Contains(t, r.err, "2 dead letters stay, because an open claim may still deliver their grants: put the sink back")
+		return nil
+	}, "the lease ends")
+	ok, err := d.store.HasGroup(t.Context(), "kafka")
+	require.NoError(t, err)
+	require.True(t, ok)
 }
 
 // removed removes a sink after the leases of its workers, which have stopped, and returns what the command prints. The

@@ -134,6 +134,10 @@ func (a Deliveries) remove(ctx context.Context, in *SinkRemoval, s SinkStatus, t
 		err := a.withLettersLock(ctx, in.Sink, false, func(ctx context.Context) error {
 			report, err := deadletter.New(a.app.Store()).Drop(ctx, pick, in.Decision, false)
 			out.Letters = report.Resolved
+			if err == nil && report.Failed > 0 {
+				err = hongbao.Errorf(hongbao.ClassConflict, "%d dead letters stay, because an open claim may still deliver their grants: "+
+					"put the sink back into deployment.sinks, and let its workers finish (`hongbao claim list`)", report.Failed)
+			}
 			return err
 		})
 		if err != nil {
