@@ -253,6 +253,16 @@ func testFenceWaits(t *testing.T, f *fixture) {
 	require.ErrorIs(t, err, db.ErrAgain)
 }
 
+// linger takes the time of up to seven reads.
+func (f *fixture) linger() error {
+	for range rand.IntN(8) {
+		if _, err := f.ledger.Shard(context.Background(), 3); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Settlers and remote credits race with fences. After a Fence has returned, every grant above its floor that an older
 // epoch has paid, or may pay, is visible.
 func testFenceAmongSettlers(t *testing.T, f *fixture) {
@@ -310,10 +320,8 @@ func testFenceAmongSettlers(t *testing.T, f *fixture) {
 			if round%8 == 4 { // the fence comes last; on a busy machine all other rounds may have one order
 				settlers.Wait()
 			}
-			for range rand.IntN(8) { // fence at a random moment
-				if _, err := f.ledger.Shard(context.Background(), 3); err != nil {
-					return err
-				}
+			if err := f.linger(); err != nil { // fence at a random moment
+				return err
 			}
 			fence := Fence{Shard: 3, From: epoch, Epoch: epoch + 1, Floor: floor}
 			if err = f.ledger.Fence(context.Background(), fence); err == nil {

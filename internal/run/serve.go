@@ -84,7 +84,9 @@ func Serve(ctx context.Context, cfg *configs.Config, with Serving) (err error) {
 			return err
 		}
 		administer = func(ctx context.Context) error {
-			defer inBackground(ctx, source.Run)()
+			if server.ControlListen != "" { // else the ledger's role may lack the right to read campaigns
+				defer inBackground(ctx, source.Run)()
+			}
 			return site.Run(ctx)
 		}
 	}
