@@ -170,7 +170,7 @@ func (e *ending) row(id string) *ledger.StoredCampaign {
 func (e *ending) leftOver(places []store.Place) (sum int64) {
 	e.t.Helper()
 	for _, k := range places {
-		c, err := k.Place("rain").CloseOf(e.t.Context())
+		c, err := k.CloseOf(e.t.Context())
 		require.NoError(e.t, err)
 		sum += int64(c.Close.LeftAmount)
 	}

@@ -81,7 +81,7 @@ func (c Campaign) Status(ctx context.Context) (st Status, found bool, err error)
 		dealt: MaxGenerations}
 	for j, k := range places {
 		if j > 0 {
-			f, err = k.Place(c.id).CampaignFields(ctx)
+			f, err = k.CampaignFields(ctx)
 		}
 		if err == nil {
 			err = st.addPlace(k, f)

@@ -15,6 +15,7 @@ import (
 
 // GroupStatus is the state of a consumer group on a shard.
 type GroupStatus struct {
+	Exists bool // whether the shard has the group
 	// Seq is the shard's last seq. Waiting is how many events up to Seq the group has not finished.
 	Seq, Waiting int64
 	// Oldest is how long ago the oldest unfinished entry was written, and Unread how long ago the oldest entry that
@@ -80,6 +81,7 @@ func (g Group) Status(ctx context.Context) (GroupStatus, error) {
 	if err := cmp.Or(dead.Err(), claims.Err(), clock.Err()); err != nil {
 		return out, fmt.Errorf("count the dead letters and claims of %s: %w", g.name, Classify(err))
 	}
+	out.Exists = at.exists
 	finished, unread := int64(0), ""
 	if at.next != "" {
 		if finished, unread, err = g.shard.finished(ctx, &at, out.Seq); err != nil {

@@ -230,7 +230,7 @@ func (w *world) step(ctx context.Context, a *agent, k *walk.Walk, g *hongbao.Gra
 			answer := hongbao.Answer{Time: w.now}
 			return answer, k.Read(a.memory, w.now, &answer), nil
 		}
-		answers, err := place.Place(w.c.ID).Receipts(ctx, []*hongbao.Grab{g}, nil)
+		answers, err := place.Receipts(ctx, []*hongbao.Grab{g}, nil)
 		if err != nil {
 			return hongbao.Answer{}, walk.Undecided, err
 		}

@@ -192,9 +192,7 @@ func (p *poller) readDue(ctx context.Context) bool {
 func (p *poller) publish(r *room, data any, err error, at time.Time) {
 	switch live, ok := data.(*model.Live); {
 	case ok && err == nil && r.before == nil: // the page was just opened
-		for _, s := range append(slices.Clone(live.Samples), live.Sample(at)) {
-			r.note(s)
-		}
+		r.note(append(slices.Clip(live.Samples), live.Sample(at))...)
 	case ok && err == nil:
 		r.note(live.Sample(at))
 	case err != nil && r.before != nil: // of a campaign
@@ -213,21 +211,24 @@ func (p *poller) publish(r *room, data any, err error, at time.Time) {
 	}
 }
 
-// note adds a point to the chart of a campaign.
-func (r *room) note(now model.Sample) {
-	if r.before != nil && now.At.After(r.before.At) {
-		seconds := now.At.Sub(r.before.At).Seconds()
-		a := func(now, before *int64) *float64 {
-			if now == nil || before == nil {
-				return nil
+// note adds points to the chart of a campaign.
+func (r *room) note(samples ...model.Sample) {
+	rates := slices.Clip(r.rates) // append copies: watchers still read the old slice
+	for _, now := range samples {
+		if r.before != nil && now.At.After(r.before.At) {
+			seconds := now.At.Sub(r.before.At).Seconds()
+			a := func(now, before *int64) *float64 {
+				if now == nil || before == nil {
+					return nil
+				}
+				return new(max(0, float64(*now-*before)) / seconds)
 			}
-			return new(max(0, float64(*now-*before)) / seconds)
+			rates = append(rates, rate{now.At, a(now.Granted, r.before.Granted), a(now.Settled, r.before.Settled),
+				a(now.Answered, r.before.Answered)})
 		}
-		rates := r.rates[max(0, len(r.rates)-keptRates+1):]
-		r.rates = append(rates[:len(rates):len(rates)], rate{now.At, // append copies: watchers still read the old slice
-			a(now.Granted, r.before.Granted), a(now.Settled, r.before.Settled), a(now.Answered, r.before.Answered)})
+		r.before = &now
 	}
-	r.before = &now
+	r.rates = rates[max(0, len(rates)-keptRates):]
 }
 
 // end ends all streams and rejects new ones.

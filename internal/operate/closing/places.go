@@ -27,7 +27,7 @@ func (c *Closer) Close(ctx context.Context, row *ledger.StoredCampaign, early bo
 	})
 	for j, k := range places {
 		if lost && errors.Is(errs[j], store.ErrRefilling) {
-			closes[j], errs[j] = k.Place(id).Close(ctx, early, 0)
+			closes[j], errs[j] = k.Close(ctx, early, 0)
 		}
 	}
 	return c.standing(ctx, id, places, closes, errs)

@@ -56,7 +56,7 @@ func (s *spread) settleOn(k *store.Shard) {
 func (s *spread) states() (list []string) {
 	s.t.Helper()
 	for _, k := range s.places {
-		m, err := k.Place("rain").CampaignFields(s.t.Context())
+		m, err := k.CampaignFields(s.t.Context())
 		require.NoError(s.t, err)
 		list = append(list, m.State)
 	}
@@ -332,7 +332,7 @@ func TestRetireWithoutTheHome(t *testing.T) {
 	_, err := s.Close(t.Context(), "rain", true)
 	require.NoError(t, err)
 	for _, k := range s.places[1:] {
-		_, err := k.Place("rain").Refunded(t.Context())
+		_, err := k.Refunded(t.Context())
 		require.NoError(t, err)
 	}
 	alone := s.refundedOn(s.places[1].Shard)

@@ -135,14 +135,14 @@ func (w *world) closeAndRefund(t *testing.T, id string, places []store.Place) {
 	require.NoError(t, err)
 	var closes []stream.Entry
 	for _, k := range places {
-		e, err := k.Place(id).Close(t.Context(), true, c.Packets)
+		e, err := k.Close(t.Context(), true, c.Packets)
 		require.NoError(t, err)
 		closes = append(closes, e)
 	}
 	_, err = w.ledger.Refund(t.Context(), closes, 0)
 	require.NoError(t, err)
 	for _, k := range places {
-		_, err := k.Place(id).Refunded(t.Context())
+		_, err := k.Refunded(t.Context())
 		require.NoError(t, err)
 	}
 }

@@ -75,7 +75,7 @@ func TestTwoQuietRestartsOfAPlace(t *testing.T) {
 		}
 	}
 	for _, k := range places {
-		list, err := k.Place(wide).Withheld(t.Context())
+		list, err := k.Withheld(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, list, "shard %d", k.Index())
 	}

@@ -99,7 +99,7 @@ func (w *world) grantOn(t *testing.T, id string, places []store.Place) {
 func (w *world) states(t *testing.T, id string, places []store.Place) (list []string) {
 	t.Helper()
 	for _, k := range places {
-		m, err := k.Place(id).CampaignFields(t.Context())
+		m, err := k.CampaignFields(t.Context())
 		require.NoError(t, err)
 		list = append(list, m.State)
 	}

@@ -274,7 +274,7 @@ func (r *Recoverer) elsewhere(ctx context.Context, v *ShardReport, c *ledger.Sto
 		if v.silent[k.Index()] {
 			continue
 		}
-		state, _, err := k.Place(c.Spec.ID).CampaignState(ctx)
+		state, _, err := k.CampaignState(ctx)
 		if hongbao.IsOutage(err) && ctx.Err() == nil && k.Index() != v.Shard {
 			v.silent[k.Index()] = true
 			continue

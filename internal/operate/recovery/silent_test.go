@@ -147,7 +147,7 @@ func TestQuietRestartAtNight(t *testing.T) {
 	}
 	require.Empty(t, w.withheld(t))
 	for _, k := range places {
-		list, err := k.Place(wide).Withheld(t.Context())
+		list, err := k.Withheld(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, list)
 	}

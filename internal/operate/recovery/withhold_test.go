@@ -375,9 +375,9 @@ func TestRestOfAPlaceIsWithheld(t *testing.T) {
 		require.Contains(t, list, store.Packet{Number: r.Packet, Amount: r.Amount})
 	}
 	for _, k := range places {
-		_, err := k.Place(wide).CampaignFields(t.Context())
+		_, err := k.CampaignFields(t.Context())
 		require.NoError(t, err)
-		e, err := k.Place(wide).Close(t.Context(), true, 0)
+		e, err := k.Close(t.Context(), true, 0)
 		require.NoError(t, err)
 		require.EqualValues(t, left(k.Shard)[0]+left(k.Shard)[1], e.Close.Left)
 	}

@@ -232,7 +232,7 @@ func (a Deliveries) receiptOf(ctx context.Context, at PacketID) (g hongbao.Grant
 		if err != nil {
 			return g, failed(err)
 		}
-		user, r, found, err := k.Place(at.Campaign).ReceiptOf(ctx, at.Packet)
+		user, r, found, err := k.ReceiptOf(ctx, at.Packet)
 		if err != nil {
 			return g, failed(err)
 		}

@@ -106,7 +106,7 @@ func TestPausesGoToAllShardsAtOnce(t *testing.T) {
 	require.NoError(t, testkit.ErrOf(a.Store().Campaign("rain").Pause(t.Context(), stream.Decision{By: "ann", Why: "test"})))
 	a.SetRedis(plain)
 	for _, k := range a.Store().Places("rain", 4) {
-		state, _, err := k.Place("rain").CampaignState(t.Context())
+		state, _, err := k.CampaignState(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "paused", state)
 	}

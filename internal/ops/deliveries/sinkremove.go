@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -45,7 +46,7 @@ func (a Deliveries) RemoveSink(ctx context.Context, in SinkRemoval) (*RemovedSin
 	if err := a.app.OpenRedis(ctx); err != nil {
 		return nil, err
 	}
-	s, there, err := a.removable(ctx, &in)
+	s, err := a.removable(ctx, &in)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +54,7 @@ func (a Deliveries) RemoveSink(ctx context.Context, in SinkRemoval) (*RemovedSin
 	e := aboutSink(ctx, access.RemoveSink, in.Sink)
 	e.Details["by"], e.Details["why"], e.Details["give_up"] = in.By, in.Why, in.GiveUp
 	err = a.app.Recorded(ctx, e, func(ctx context.Context, e *access.Entry) error {
-		err := a.remove(ctx, &in, s, there, out)
+		err := a.remove(ctx, &in, &s, out)
 		e.Details["shards"], e.Details["given_up"], e.Details["letters"] = out.Shards, out.GivenUp, out.Letters
 		return err
 	})
@@ -76,42 +77,39 @@ func (a Deliveries) checkRemoval(in *SinkRemoval) error {
 	return in.Check()
 }
 
-// removable returns the state of a sink, and the shards that have its group. The error says why the sink can't be
-// removed.
-func (a Deliveries) removable(ctx context.Context, in *SinkRemoval) (s SinkStatus, there []bool, err error) {
-	on, there := make([]standing, a.app.Store().Len()), make([]bool, a.app.Store().Len())
+// removable returns the state of a sink. The error says why the sink can't be removed.
+func (a Deliveries) removable(ctx context.Context, in *SinkRemoval) (s SinkStatus, err error) {
+	on, exists := make([]standing, a.app.Store().Len()), false
 	store.Each(len(on), app.AsksAtOnce, func(i int) error {
-		var begin store.GroupBegin
-		g := a.app.Store().Shard(i).Group(in.Sink)
-		if begin, on[i].err = g.Begin(ctx); on[i].err == nil {
-			there[i] = begin.Exists
-			on[i].GroupStatus, on[i].err = g.Status(ctx)
-		}
-		if !begin.Exists { // the done bits decide, and an earlier call has given up what waits
-			on[i].Waiting = 0
-		}
+		on[i].GroupStatus, on[i].err = a.app.Store().Shard(i).Group(in.Sink).Status(ctx)
 		return nil // each standing keeps its own error
 	})
+	for i := range on {
+		exists = exists || on[i].Exists
+		if !on[i].Exists { // an earlier call has given up what waits
+			on[i].Waiting = 0
+		}
+	}
 	s = a.sinkStatus(in.Sink, on)
 	if len(s.Unread) > 0 {
-		return s, nil, fmt.Errorf("sink %s: shard %d did not report its state, and nothing was done: %w", in.Sink, s.Unread[0].Shard,
+		return s, fmt.Errorf("sink %s: shard %d did not report its state, and nothing was done: %w", in.Sink, s.Unread[0].Shard,
 			s.Unread[0].err)
 	}
 	if i := slices.IndexFunc(s.Workers, func(w SinkWorker) bool { return w.Alive }); i >= 0 {
-		return s, nil, hongbao.Errorf(hongbao.ClassConflict, "sink %s has a live worker, %s, which would create its group again: stop "+
+		return s, hongbao.Errorf(hongbao.ClassConflict, "sink %s has a live worker, %s, which would create its group again: stop "+
 			"its workers, and try again %v later", in.Sink, s.Workers[i].Worker, a.app.Config.Consumer.Lease)
 	}
 	if lost := s.Waiting + s.Dead; lost > in.GiveUp {
-		return s, nil, hongbao.Errorf(hongbao.ClassConflict, "sink %s has not got %s grants and closes: %s wait for it, and %s are dead "+
+		return s, hongbao.Errorf(hongbao.ClassConflict, "sink %s has not got %s grants and closes: %s wait for it, and %s are dead "+
 			"letters. If it may never get them, add --give-up %d; or put it back into deployment.sinks and let its workers finish",
 			in.Sink, money.Count(lost), money.Count(s.Waiting), money.Count(s.Dead), lost)
 	}
 	known, err := a.hadSink(ctx, in.Sink)
-	if err == nil && !known && !slices.Contains(there, true) && s.Dead == 0 {
+	if err == nil && !known && !exists && s.Dead == 0 {
 		err = hongbao.Errorf(hongbao.ClassPermanent, "sink %s is unknown: no shard has a group or a dead letter of that name, and no "+
 			"worker ever recorded it; `hongbao status` lists the sinks", in.Sink)
 	}
-	return s, there, err
+	return s, err
 }
 
 // hadSink reports whether the ledger has a record of what a sink owes or owed.
@@ -120,15 +118,10 @@ func (a Deliveries) hadSink(ctx context.Context, sink string) (bool, error) {
 		return false, nil
 	}
 	rows, err := a.app.Ledger().OwedRows(ctx)
-	for i := range rows {
-		if rows[i].Sink == sink {
-			return true, nil
-		}
-	}
-	return false, err
+	return slices.ContainsFunc(rows, func(r ledger.OwedRow) bool { return r.Sink == sink }), err
 }
 
-func (a Deliveries) remove(ctx context.Context, in *SinkRemoval, s SinkStatus, there []bool, out *RemovedSink) error {
+func (a Deliveries) remove(ctx context.Context, in *SinkRemoval, s *SinkStatus, out *RemovedSink) error {
 	if s.Dead > 0 {
 		pick := deadletter.Pick{Filter: deadletter.Filter{Sinks: []string{in.Sink}}}
 		err := a.withLettersLock(ctx, in.Sink, false, func(ctx context.Context) error {
@@ -145,8 +138,8 @@ func (a Deliveries) remove(ctx context.Context, in *SinkRemoval, s SinkStatus, t
 		}
 	}
 	var failed []error
-	for i := range there {
-		removed, err := a.removeFrom(ctx, in, &s, a.app.Store().Shard(i))
+	for i := range s.Shards {
+		removed, err := a.removeFrom(ctx, in, s, a.app.Store().Shard(i))
 		if removed {
 			out.Shards++
 			out.GivenUp += s.Shards[i].Waiting

@@ -54,7 +54,7 @@ func (c Reader) held(ctx context.Context, id, user string) ([]store.UserReceipts
 	}
 	for i := range list {
 		if err == nil && len(list[i].Receipts) > 0 {
-			err = c.durable(ctx, id, user, &list[i])
+			err = c.durable(ctx, user, &list[i])
 		}
 		if err == nil && len(list[i].Receipts) > 0 {
 			err = list[i].Report(ctx, user)
@@ -67,11 +67,11 @@ func (c Reader) held(ctx context.Context, id, user string) ([]store.UserReceipts
 }
 
 // durable waits until a user's receipts on a shard are as durable as the campaign promises.
-func (c Reader) durable(ctx context.Context, id, user string, h *store.UserReceipts) error {
+func (c Reader) durable(ctx context.Context, user string, h *store.UserReceipts) error {
 	if h.Class == hongbao.DurabilityFast {
 		return nil
 	}
-	return c.joined.durable(ctx, h.Place, store.DurableCall{Campaign: id, Class: h.Class,
+	return c.joined.durable(ctx, h.Place, store.DurableCall{Campaign: h.Place.Campaign, Class: h.Class,
 		Timeout: c.Config.Producer.DurabilityTimeout, Replicas: c.Config.Producer.Replicas,
 		Users: []string{user}, Receipts: [][]hongbao.Receipt{h.Receipts}})
 }

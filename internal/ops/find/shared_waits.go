@@ -13,12 +13,7 @@ import (
 // not wait. The zero value can be used.
 type sharedWaits struct {
 	mu   sync.Mutex
-	last map[joinKey]*wait
-}
-
-type joinKey struct {
-	shard    store.Place
-	campaign string
+	last map[store.Place]*wait
 }
 
 // wait is one call of Durable for several readers.
@@ -39,8 +34,7 @@ const maxJoined = 1000
 // call. One of them makes it, after the running call has ended. So a reader waits for two calls at most, which may be
 // two timeouts, unless more than maxJoined wait.
 func (j *sharedWaits) durable(ctx context.Context, k store.Place, c store.DurableCall) error {
-	key := joinKey{k, c.Campaign}
-	r, before, first := j.join(key, c)
+	r, before, first := j.join(k, c)
 	if !first {
 		select {
 		case <-r.done:
@@ -60,25 +54,25 @@ func (j *sharedWaits) durable(ctx context.Context, k store.Place, c store.Durabl
 	r.err = k.Durable(context.WithoutCancel(ctx), &r.call)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.last[key] == r {
-		delete(j.last, key)
+	if j.last[k] == r {
+		delete(j.last, k)
 	}
 	return r.err
 }
 
 // join adds a reader to the next round. first reports that the reader has to make the call, after the round before.
-func (j *sharedWaits) join(key joinKey, c store.DurableCall) (r, before *wait, first bool) {
+func (j *sharedWaits) join(k store.Place, c store.DurableCall) (r, before *wait, first bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	r = j.last[key]
+	r = j.last[k]
 	if r != nil && !r.begun && len(r.call.Users) < maxJoined {
 		r.call.Users, r.call.Receipts = append(r.call.Users, c.Users...), append(r.call.Receipts, c.Receipts...)
 		return r, nil, false
 	}
 	before, r = r, &wait{call: c, done: make(chan struct{}), err: errNoResult}
 	if j.last == nil {
-		j.last = map[joinKey]*wait{}
+		j.last = map[store.Place]*wait{}
 	}
-	j.last[key] = r
+	j.last[k] = r
 	return r, before, true
 }

@@ -17,9 +17,9 @@ import (
 func TestReadersFailWithTheirRound(t *testing.T) {
 	t.Parallel()
 	var j sharedWaits
-	key := joinKey{campaign: "rain"} // a call on no shard panics
+	key := store.Place{Campaign: "rain"} // a call on no shard panics
 	running := &wait{begun: true, done: make(chan struct{})}
-	j.last = map[joinKey]*wait{key: running}
+	j.last = map[store.Place]*wait{key: running}
 	call := store.DurableCall{Campaign: "rain", Class: hongbao.DurabilityReplica, Users: []string{"u"},
 		Receipts: [][]hongbao.Receipt{nil}}
 	readers := func() int {
@@ -31,7 +31,7 @@ func TestReadersFailWithTheirRound(t *testing.T) {
 		before := readers()
 		wait.Go(func() {
 			defer func() { _ = recover() }()
-			*err = j.durable(ctx, store.Place{}, call)
+			*err = j.durable(ctx, key, call)
 		})
 		testkit.Eventually(t, 20*time.Second, func() bool { return readers() > before }, "the reader joined")
 	}

@@ -84,7 +84,7 @@ func (a Losses) addHoles(ctx context.Context, list []Holes, campaign, currency s
 	}
 	var granted map[int64]HoleAgain
 	for _, k := range places {
-		packets, err := k.Place(campaign).Withheld(ctx)
+		packets, err := k.Withheld(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -143,7 +143,7 @@ func (b *bundle) loadedWhole(t *testing.T, c *hongbao.Campaign, plan *campaign.P
 func (b *bundle) states(t *testing.T, c *hongbao.Campaign) (states []string) {
 	t.Helper()
 	for _, k := range b.store.Places(c.ID, c.Places()) {
-		m, err := k.Place(c.ID).CampaignFields(t.Context())
+		m, err := k.CampaignFields(t.Context())
 		require.NoError(t, err)
 		states = append(states, m.State)
 	}

@@ -63,7 +63,7 @@ func (r *rain) whole(t *testing.T) {
 			require.ElementsMatch(t, want, has)
 			require.Equal(t, append([]string{}, want...), append([]string{}, has...), "in order")
 		}
-		m, err := k.Place(r.spec.ID).CampaignFields(t.Context())
+		m, err := k.CampaignFields(t.Context())
 		require.NoError(t, err)
 		require.EqualValues(t, packets+more, m.Packets)
 		require.Equal(t, r.next.Total, m.Total)
@@ -106,7 +106,7 @@ func (r *rain) announcedFirst(t *testing.T) {
 	var knowing, stocked int
 	places := r.store.Places(r.spec.ID, r.spec.Places())
 	for _, k := range places {
-		m, err := k.Place(r.spec.ID).CampaignFields(t.Context())
+		m, err := k.CampaignFields(t.Context())
 		require.NoError(t, err)
 		if m.Generation == 2 {
 			knowing++
