@@ -13,7 +13,8 @@ import (
 // Watchdog notices that virtual time stands: then a goroutine of the bubble waits for a sync.Mutex that is held during a
 // call to a server, or runs forever.
 type Watchdog struct {
-	beats atomic.Int64
+	beats atomic.Int64 // of all histories, so two histories that take equally long never look like one that stands
+	runs  atomic.Bool  // a history runs
 	stop  chan struct{}
 }
 
@@ -26,9 +27,11 @@ const (
 	standingLooks = 5
 )
 
-// look is what the Watchdog sees, once a second: the beats so far, the real time, and the time of the processor.
+// look is what the Watchdog sees, once a second: the beats so far, whether a history runs, the real time, and the time
+// of the processor.
 type look struct {
 	beats  int64
+	runs   bool
 	at     time.Time
 	worked time.Duration
 }
@@ -41,7 +44,7 @@ type standing struct {
 
 // stands adds a look, and reports whether virtual time stands.
 func (s *standing) stands(now look) bool {
-	if now.beats != s.first.beats || now.beats == 0 {
+	if now.beats != s.first.beats || !now.runs {
 		s.first, s.looks = now, 0
 		return false
 	}
@@ -62,7 +65,7 @@ func Watch(w io.Writer, fail func()) *Watchdog {
 				return
 			case <-tick.C:
 			}
-			now := look{d.beats.Load(), time.Now(), processor()}
+			now := d.look()
 			if !s.stands(now) {
 				continue
 			}
@@ -80,6 +83,8 @@ func Watch(w io.Writer, fail func()) *Watchdog {
 	return d
 }
 
+func (d *Watchdog) look() look { return look{d.beats.Load(), d.runs.Load(), time.Now(), processor()} }
+
 // processor returns the time of the processor that this process has used.
 func processor() time.Duration {
 	var u syscall.Rusage
@@ -90,10 +95,11 @@ func processor() time.Duration {
 // Beat makes the bubble's time visible to the Watchdog, until ctx ends. Call it in the bubble.
 func (d *Watchdog) Beat(ctx context.Context) {
 	_ = sleep(ctx, time.Until(epoch)) // years
+	d.runs.Store(true)
 	for d.beats.Add(1); sleep(ctx, time.Second) == nil; {
 		d.beats.Add(1)
 	}
-	d.beats.Store(0) // no history runs
+	d.runs.Store(false)
 }
 
 // Stop ends the Watchdog.

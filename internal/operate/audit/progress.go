@@ -62,9 +62,10 @@ func (r *run) readProgress(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if !p.exists && seq > 0 {
-				r.found(model.Difference{Kind: GroupMissing, Where: s.Keys.Events(),
-					Detail: fmt.Sprintf("shard %d has %d events, but no consumer group %s", i, seq, k.group)})
+			if !p.exists {
+				if err := r.groupMissing(ctx, s, k.group, seq); err != nil {
+					return err
+				}
 			}
 			if p.upto = seq; p.finished < seq {
 				p.bits, err = s.Group(k.group).Done(ctx, stream.SeqRange{First: p.finished + 1, Last: seq})
@@ -82,6 +83,24 @@ func (r *run) readProgress(ctx context.Context) error {
 		if k.owed, err = r.Owed(ctx, k.group); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// groupMissing reports a missing consumer group if the shard has events. After Redis was emptied, the opening only skips
+// seqs, and the workers create their groups a few seconds later.
+func (r *run) groupMissing(ctx context.Context, s *shard, group string, seq int64) error {
+	skipped, err := s.Skipped(ctx) // later than seq, so it has all of them
+	if err != nil {
+		return err
+	}
+	var events int64
+	for _, some := range store.Without([]stream.SeqRange{{First: 1, Last: seq}}, skipped) {
+		events += some.Len()
+	}
+	if events > 0 {
+		r.found(model.Difference{Kind: GroupMissing, Where: s.Keys.Events(),
+			Detail: fmt.Sprintf("shard %d has %d events, but no consumer group %s", s.Index(), events, group)})
 	}
 	return nil
 }

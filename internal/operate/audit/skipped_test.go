@@ -24,3 +24,17 @@ func TestSkippedSeqsAreNoGap(t *testing.T) {
 	r = w.audit(t, audit.Options{})
 	require.EqualValues(t, 1, r.Found[audit.SeqGap])
 }
+
+// A shard that has only skipped seqs needs no consumer group: an opening skips seqs before the workers create groups.
+func TestSkippedSeqsNeedNoGroup(t *testing.T) {
+	t.Parallel()
+	w := busy(t)
+	keys := w.keys("a").Keys
+	do(t, w.rdb.Del(t.Context(), keys.Events()))
+	missing := func(skipped string) int {
+		do(t, w.rdb.HSet(t.Context(), keys.Meta(), "seq", 65535, "skipped", skipped))
+		return int(w.audit(t, audit.Options{}).Found[audit.GroupMissing])
+	}
+	require.Zero(t, missing("1-65535@2"), "no event")
+	require.Positive(t, missing("1-65534@2"), "one event")
+}
