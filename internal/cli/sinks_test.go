@@ -188,6 +188,26 @@ func TestStoppedWhileASinkIsAsked(t *testing.T) {
 	require.NotContains(t, r.err, "ALARM")
 }
 
+// The status of a sink shows at once that its worker was stopped, and shows no crash.
+func TestAStoppedWorkerIsNoLostOne(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	d := setup(t, options{})
+	d.campaign("rain", 10, 100)
+	w := d.start("work")
+	working := func() bool { return d.sinkState("balance").State == deliveries.SinkWorking }
+	testkit.Eventually(t, 10*time.Second, working, "the worker works")
+	w.stop(syscall.SIGTERM)
+	s := d.sinkState("balance")
+	require.Equal(t, deliveries.SinkNoWorker, s.State)
+	require.Regexp(t, "^its last worker .+ was stopped [0-9]s ago, in order; `hongbao work` starts one$", string(s.Why))
+	w = d.start("work")
+	testkit.Eventually(t, 10*time.Second, working, "the next worker works")
+	w.stop(syscall.SIGTERM)
+}
+
 // The topic is wrong when the worker starts. Credits are paid anyway. After the repair the worker publishes without a
 // restart.
 func TestWrongTopicStopsNoCreditAndIsTriedAgain(t *testing.T) {

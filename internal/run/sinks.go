@@ -16,6 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/sinks"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // The codes of a sink that is not open yet. Once the sink is open, consumer.Health has a code for each of its shards.
@@ -108,7 +109,20 @@ func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
 		defer wg.Wait()
 		defer stop()
 	}
-	return w.consumer.Run(ctx)
+	err = w.consumer.Run(ctx)
+	w.noteEnd(ctx)
+	return err
+}
+
+// noteEnd tells readers of the sink's state that this worker was stopped, and did not crash.
+func (w *sinkWorker) noteEnd(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	end := store.WorkerEnd{Worker: w.process.Worker(), At: time.Now()}
+	if err := w.process.Store().NoteEnd(ctx, w.config.Group, end); err != nil {
+		w.process.Log().Info("the end of the worker can't be stored, so the status of the sink will show it as lost",
+			zap.String("sink", w.config.Group), zap.Error(err))
+	}
 }
 
 // sinkHealth is the state of a sink in this process.

@@ -48,22 +48,56 @@ func (s *Store) WithdrawDown(ctx context.Context, sink string) error {
 	return nil
 }
 
-// Down returns the newest report about each sink that has one.
-func (s *Store) Down(ctx context.Context, sinks []string) (map[string]*DownReport, error) {
-	keys := make([]string, len(sinks))
-	for i, sink := range sinks {
-		keys[i] = s.shards[0].Keys.Down(sink)
+// WorkerEnd says that a worker of a sink ended in order: it was stopped, and had finished or handed back its entries.
+type WorkerEnd struct {
+	Worker string `json:"worker"`
+	// At is by the worker's clock.
+	At time.Time `json:"at"`
+}
+
+// workerEndLasts is how long the end of a sink's last worker is known.
+const workerEndLasts = 7 * 24 * time.Hour
+
+// NoteEnd stores the end of a sink's worker for a week. The newest one counts.
+func (s *Store) NoteEnd(ctx context.Context, sink string, e WorkerEnd) error {
+	text, err := json.Marshal(e)
+	if err == nil {
+		err = Classify(s.rdb.Set(ctx, s.shards[0].Keys.Ended(sink), text, workerEndLasts).Err())
+	}
+	if err != nil {
+		return fmt.Errorf("note that a worker of sink %s has ended: %w", sink, err)
+	}
+	return nil
+}
+
+// SinkReports are what the workers of a sink have last said about themselves. Each is nil if there is none.
+type SinkReports struct {
+	Down  *DownReport
+	Ended *WorkerEnd
+}
+
+// Reports returns the reports about each sink, in the order of the sinks.
+func (s *Store) Reports(ctx context.Context, sinks []string) ([]SinkReports, error) {
+	var keys []string
+	for _, sink := range sinks {
+		keys = append(keys, s.shards[0].Keys.Down(sink), s.shards[0].Keys.Ended(sink))
 	}
 	texts, err := s.rdb.MGet(ctx, keys...).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read which sinks are down: %w", Classify(err))
+		return nil, fmt.Errorf("read the reports of the sinks' workers: %w", Classify(err))
 	}
-	out := map[string]*DownReport{}
-	for i, text := range texts {
-		var r DownReport
-		if text, ok := text.(string); ok && json.Unmarshal([]byte(text), &r) == nil { // a newer build may write other texts
-			out[sinks[i]] = &r
-		}
+	out := make([]SinkReports, len(sinks))
+	for i := range out {
+		out[i] = SinkReports{reportOf[DownReport](texts[2*i]), reportOf[WorkerEnd](texts[2*i+1])}
 	}
 	return out, nil
+}
+
+// reportOf returns nil for a report that this build can't read; a newer build may have written it.
+func reportOf[T any](text any) *T {
+	r := new(T)
+	if text, ok := text.(string); !ok || json.Unmarshal([]byte(text), r) != nil {
+		return nil
+	}
+	return r
 }

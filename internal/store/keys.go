@@ -179,6 +179,10 @@ func (k Keys) Sink(sink string) string { return k.tag + "sink:" + sink }
 // Only the first shard has it.
 func (k Keys) Down(sink string) string { return k.tag + "down:" + sink }
 
+// Ended is a string: the last worker of the sink that ended in order, see WorkerEnd. It expires after a week. Only the
+// first shard has it.
+func (k Keys) Ended(sink string) string { return k.tag + "ended:" + sink }
+
 // SinkCampaigns is a hash: the campaigns that are paused for this sink only.
 func (k Keys) SinkCampaigns(sink string) string { return k.tag + "sink:" + sink + ":campaigns" }
 

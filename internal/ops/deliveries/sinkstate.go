@@ -1,8 +1,8 @@
 package deliveries
 
 import (
-	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -27,9 +27,10 @@ const (
 // behindAfter is how long a grant may wait before the sink counts as behind.
 const behindAfter = 30 * time.Second
 
-// judge sets State and Why. down is the report of a worker that can't deliver; nil means that there is none.
-func (s *SinkStatus) judge(down *store.DownReport) {
-	alive := func(w SinkWorker) bool { return w.Alive }
+// judge sets State and Why. reports are what the sink's workers have said about themselves.
+func (s *SinkStatus) judge(reports store.SinkReports) {
+	down, ended := reports.Down, reports.Ended
+	alive := func(w SinkWorker) bool { return w.Alive && (ended == nil || ended.Worker != w.Worker) } // Alive is late
 	var oldest float64 // seconds
 	if s.Oldest != nil {
 		oldest = *s.Oldest
@@ -43,11 +44,8 @@ func (s *SinkStatus) judge(down *store.DownReport) {
 	case down != nil:
 		s.become(SinkDown, "worker %s can't deliver on %s since %s (%s) and tries again within a minute: %s", down.Worker, plural.Of(down.Shards, "shard"),
 			down.Since.UTC().Format(time.DateTime+" UTC"), down.Code, down.Error)
-	case len(s.Workers) == 0:
-		s.become(SinkNoWorker, "no worker has started yet; %s starts one", s.program())
 	case !slices.ContainsFunc(s.Workers, alive):
-		last := slices.MinFunc(s.Workers, func(a, b SinkWorker) int { return cmp.Compare(a.Seen, b.Seen) })
-		s.become(SinkNoWorker, "its last worker was seen %s ago; %s starts one", wholeSeconds(last.Seen), s.program())
+		s.become(SinkNoWorker, "%s; %s starts one", s.lastWorker(ended), s.program())
 	case oldest > behindAfter.Seconds() && len(s.Campaigns) > 0:
 		s.become(SinkBehind, "a grant has waited for %s: %s %s paused for this sink", wholeSeconds(oldest),
 			plural.Of(len(s.Campaigns), "campaign"), plural.Verb(len(s.Campaigns), "is", "are"))
@@ -57,6 +55,27 @@ func (s *SinkStatus) judge(down *store.DownReport) {
 	default:
 		s.State = SinkWorking
 	}
+}
+
+// endSkew is by how much the clocks of a worker and a reader may differ.
+const endSkew = 5 * time.Second
+
+// lastWorker says what became of the sink's last worker. end is the last end in order; nil if it is not known. A worker
+// that was seen after that end did not end in order.
+func (s *SinkStatus) lastWorker(end *store.WorkerEnd) string {
+	seen := math.Inf(1)
+	for _, w := range s.Workers {
+		seen = min(seen, w.Seen)
+	}
+	if end != nil {
+		if ended := time.Since(end.At); ended.Seconds() <= seen+endSkew.Seconds() {
+			return fmt.Sprintf("its last worker %s was stopped %s ago, in order", end.Worker, wholeSeconds(max(ended.Seconds(), 0)))
+		}
+	}
+	if len(s.Workers) == 0 {
+		return "no worker has started yet"
+	}
+	return fmt.Sprintf("its last worker was seen %s ago and did not end in order", wholeSeconds(seen))
 }
 
 // program returns the program whose workers deliver to the sink.

@@ -35,7 +35,7 @@ func TestSinkState(t *testing.T) {
 		"paused": {SinkStatus{Shards: shards, Pause: SinkPause{Paused: true, By: "ann", Why: "lunch"}, Oldest: oldest(360)}, SinkPaused,
 			"paused by ann: lunch"},
 	} {
-		c.status.judge(nil)
+		c.status.judge(store.SinkReports{})
 		require.Equal(t, c.state, c.status.State, name)
 		require.Contains(t, c.status.Why, c.why, name)
 		require.Equal(t, c.why == "", c.status.Why == "", name)
@@ -52,15 +52,41 @@ func TestSinkIsDownOnceAWorkerSaysSo(t *testing.T) {
 		{Shards: []ShardStatus{{}}, Workers: []SinkWorker{{Alive: true}}},
 		{Shards: []ShardStatus{{}}},
 	} {
-		s.judge(down)
+		s.judge(store.SinkReports{Down: down})
 		require.Equal(t, SinkDown, s.State)
 		require.EqualValues(t, "worker host-1 can't deliver on 2 shards since 2026-11-30 01:02:03 UTC (sink_down) and tries again within a minute: dial tcp "+
 			"10.0.0.1:3306: connection refused", s.Why)
 	}
 	one := SinkStatus{Shards: []ShardStatus{{}}}
-	one.judge(&store.DownReport{Worker: "host-1", Code: "sink_down", Since: down.Since, Shards: 1, Error: "refused"})
+	one.judge(store.SinkReports{Down: &store.DownReport{Worker: "host-1", Code: "sink_down", Since: down.Since, Shards: 1, Error: "refused"}})
 	require.EqualValues(t, "worker host-1 can't deliver on 1 shard since 2026-11-30 01:02:03 UTC (sink_down) and tries again within a minute: refused", one.Why)
 	s := SinkStatus{Shards: []ShardStatus{{}}, Pause: SinkPause{Paused: true, By: "ann", Why: "lunch"}}
-	s.judge(down)
+	s.judge(store.SinkReports{Down: down})
 	require.Equal(t, SinkPaused, s.State)
+}
+
+// A sink whose last worker was stopped has no worker, but its status shows no crash. A worker that was seen later than
+// that end did crash.
+func TestAStoppedWorkerIsNoCrash(t *testing.T) {
+	t.Parallel()
+	end := &store.WorkerEnd{Worker: "host-1", At: time.Now().Add(-time.Minute)}
+	stopped, crashed := "its last worker host-1 was stopped 1m0s ago, in order; `hongbao work` starts one", "did not end in order"
+	for why, seen := range map[string][]float64{stopped: {61, 300}, crashed: {40, 61}} {
+		s := SinkStatus{Shards: []ShardStatus{{}}}
+		for _, seconds := range seen {
+			s.Workers = append(s.Workers, SinkWorker{Seen: seconds})
+		}
+		s.judge(store.SinkReports{Ended: end})
+		require.Equal(t, SinkNoWorker, s.State)
+		require.Contains(t, string(s.Why), why)
+	}
+	s := SinkStatus{Shards: []ShardStatus{{}}} // the trimmer has removed the consumer
+	s.judge(store.SinkReports{Ended: end})
+	require.EqualValues(t, stopped, s.Why)
+	s = SinkStatus{Shards: []ShardStatus{{}}, Workers: []SinkWorker{{Alive: true}}}
+	s.judge(store.SinkReports{Ended: end})
+	require.Equal(t, SinkWorking, s.State, "another worker goes on")
+	s.Workers[0].Worker = end.Worker
+	s.judge(store.SinkReports{Ended: end})
+	require.Equal(t, SinkNoWorker, s.State, "its lease has not ended, but it has")
 }

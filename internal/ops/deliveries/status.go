@@ -117,10 +117,10 @@ func (a Deliveries) Status(ctx context.Context) (*Status, error) {
 	var first error
 	read := false
 	sinks := a.standings(ctx)
-	down := a.down(ctx, sinks)
+	reports := a.reports(ctx, sinks)
 	for i, on := range sinks {
 		s := a.sinkStatus(a.app.Config.Deployment.Sinks[i], on)
-		s.judge(down[s.Sink])
+		s.judge(reports[i])
 		out.Sinks = append(out.Sinks, s)
 		read = read || len(s.Shards) > 0
 		if first == nil && len(s.Unread) > 0 {
@@ -133,14 +133,16 @@ func (a Deliveries) Status(ctx context.Context) (*Status, error) {
 	return out, nil
 }
 
-// down returns the workers' reports about sinks that are down. There are none if the first shard, which has them, could
-// not be read.
-func (a Deliveries) down(ctx context.Context, sinks [][]standing) map[string]*store.DownReport {
-	if len(sinks) == 0 || sinks[0][0].outage {
-		return nil
+// reports returns what the workers of each sink have said about themselves. They have said nothing if the first shard,
+// which has the reports, could not be read.
+func (a Deliveries) reports(ctx context.Context, sinks [][]standing) []store.SinkReports {
+	if len(sinks) > 0 && !sinks[0][0].outage {
+		list, err := a.app.Store().Reports(ctx, a.app.Config.Deployment.Sinks)
+		if err == nil { // else an outage began just now
+			return list
+		}
 	}
-	reports, _ := a.app.Store().Down(ctx, a.app.Config.Deployment.Sinks) // an outage that began just now
-	return reports
+	return make([]store.SinkReports, len(sinks))
 }
 
 // SinkStatus adds up the state of a sink on the shards. It does not set State and Why, see judge.
