@@ -244,3 +244,20 @@ func TestShrink(t *testing.T) {
 	require.Len(t, small.Faults, 2)
 	require.Equal(t, []simulation.Deed{{At: 8}}, small.Deeds)
 }
+
+// No history has deeds after which nobody can know of a burst, see wouldHideAll. Each of these deeds still occurs.
+func TestNoPlanHidesAll(t *testing.T) {
+	t.Parallel()
+	occurs := map[string]int{}
+	for seed := range uint64(5_000) {
+		here := map[string]bool{}
+		p := simulation.PlanOf(seed, simulation.Usual, simulation.All)
+		for _, d := range p.Deeds {
+			here[d.What], occurs[d.What] = true, occurs[d.What]+1
+		}
+		require.False(t, here[simulation.ClockAhead] && (here[simulation.FirstFile] || here[simulation.Flushed]), "seed %d", seed)
+	}
+	for _, what := range []string{simulation.ClockAhead, simulation.FirstFile, simulation.Flushed} {
+		require.Greater(t, occurs[what], 100, what)
+	}
+}
