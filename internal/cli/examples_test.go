@@ -366,7 +366,7 @@ func (s *exampleEnv) runExamples(check func(a *exampleSpec, line string, last bo
 	for i := range exampleSpecs {
 		a := &exampleSpecs[i]
 		path := "hongbao " + a.command
-		require.Contains(t, all, path, "the command does not exist, or play has it twice")
+		require.Contains(t, all, path, "the command does not exist, or exampleSpecs has it twice")
 		if a.before != nil {
 			a.before(s)
 		}
@@ -385,5 +385,5 @@ func (s *exampleEnv) runExamples(check func(a *exampleSpec, line string, last bo
 		}
 		delete(all, path)
 	}
-	require.Empty(t, all, "add these commands to play, so that their examples run")
+	require.Empty(t, all, "add these commands to exampleSpecs, so that their examples run")
 }

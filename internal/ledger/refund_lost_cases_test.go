@@ -32,7 +32,7 @@ func testRefundLost(t *testing.T, f *fixture) {
 
 	for says, alter := range map[string]func(*model.LostRefund){
 		"who decides":                  func(o *model.LostRefund) { o.By = "" },
-		"why has 0 bytes":              func(o *model.LostRefund) { o.Why = "" },
+		"the reason is required":       func(o *model.LostRefund) { o.Why = "" },
 		"1 of its grants wait":         func(*model.LostRefund) {},
 		"4 grants (packet 4 for one) ": func(o *model.LostRefund) { o.Closes = []payment.Close{{Shard: 2}} },
 		ErrNoCampaign.Error():          func(o *model.LostRefund) { o.Campaign = "typo" },

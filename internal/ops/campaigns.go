@@ -39,8 +39,10 @@ type CampaignPause struct {
 
 // Check returns an error if the input is invalid.
 func (in *CampaignPause) Check() error {
-	if len(in.Why) > maxWhy {
-		return checkWhy(in.Why)
+	if in.Why != "" {
+		if err := checkWhy(in.Why); err != nil {
+			return err
+		}
 	}
 	return checkPick(in.Campaign, "")
 }

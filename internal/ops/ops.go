@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/books"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
@@ -141,16 +142,10 @@ func (l *Local) checkSinks(field string, sinks ...string) error {
 	return nil
 }
 
-// maxWhy is the maximum length of a reason, in bytes.
-const maxWhy = 500
-
-// checkWhy returns an error if the reason is missing or too long.
+// checkWhy returns an error unless why is a reason.
 func checkWhy(why string) error {
-	switch {
-	case strings.TrimSpace(why) == "":
-		return &InputError{Field: "why", Text: "is required: the reason is stored with the decision"}
-	case len(why) > maxWhy:
-		return &InputError{Field: "why", Text: "has more than 500 bytes"}
+	if err := stream.CheckWhy(why); err != nil {
+		return &InputError{Field: "why", Text: err.Error()}
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/hongbao-project/hongbao"
 )
@@ -17,17 +18,37 @@ type Decision struct {
 // ByWorker is Decision.By of the decisions that workers make themselves.
 const ByWorker = "hongbao"
 
-// maxWhy limits the length of Decision.Why, in bytes.
-const maxWhy = 1_000
+// MaxWhy is the maximum length of a reason, in characters.
+const MaxWhy = 500
 
-// Check returns an error if By is not a valid id, or if Why is empty or too long.
+// Check returns an error if By is not a valid id, or if Why is no reason.
 func (d Decision) Check() error {
 	err := hongbao.CheckID(d.By)
 	if err != nil {
 		err = fmt.Errorf("who decides, %.140q: %w", d.By, err)
 	}
-	if strings.TrimSpace(d.Why) == "" || len(d.Why) > maxWhy {
-		err = errors.Join(err, fmt.Errorf("why has %d bytes: want a reason of 1 to %d", len(d.Why), maxWhy))
+	if wrong := CheckWhy(d.Why); wrong != nil {
+		err = errors.Join(err, fmt.Errorf("the reason %w", wrong))
 	}
 	return err
+}
+
+// CheckWhy returns what is wrong with a reason.
+func CheckWhy(why string) error {
+	if strings.TrimSpace(why) == "" {
+		return errors.New("is required: it is stored with the decision")
+	}
+	return CheckText(why, MaxWhy)
+}
+
+// CheckText returns what is wrong with a text of at most so many characters that is stored and shown on one line.
+func CheckText(text string, most int) error {
+	if n := utf8.RuneCountInString(text); n > most {
+		return fmt.Errorf("has %d characters, at most %d are allowed", n, most)
+	}
+	control := func(r rune) bool { return r < ' ' || r == 0x7f }
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, control) {
+		return errors.New("has control characters, such as a line break, or is not UTF-8")
+	}
+	return nil
 }

@@ -9,15 +9,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/flatjson"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// maxText is the maximum length of a text field, in bytes.
-const maxText = 500
+// maxText is the maximum length of a text field, in characters.
+const maxText = stream.MaxWhy
 
 // fields reads the values of a request by name. They are fields of the body, or query parameters, which are always
 // texts. It remembers the first error, so that callers need to check only once, in done.
@@ -66,7 +66,7 @@ func (f *fields) has(name string) bool {
 	return there
 }
 
-// text returns an optional text of at most maxText bytes.
+// text returns an optional text of at most maxText characters.
 func (f *fields) text(name string) string { return f.upTo(name, maxText) }
 
 // long returns an optional text that may be longer, such as a list.
@@ -77,13 +77,11 @@ func (f *fields) upTo(name string, most int) string {
 		return ""
 	}
 	s, ok := f.o.Text(name)
-	if !ok || s == "" || len(s) > most || !utf8.ValidString(s) || strings.ContainsFunc(s, isControl) {
-		f.fail("%s is a text of 1 to %d bytes without control characters", name, most)
+	if !ok || s == "" || stream.CheckText(s, most) != nil {
+		f.fail("%s is a text of 1 to %d characters, without control characters", name, most)
 	}
 	return s
 }
-
-func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
 // flag returns an optional boolean.
 func (f *fields) flag(name string) bool {

@@ -14,7 +14,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
-	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -300,9 +299,6 @@ func (a Campaigns) Resume(ctx context.Context, id, why string) (changed bool, er
 
 func (a Campaigns) turn(ctx context.Context, action access.Action, id, why string,
 	do func(c store.Campaign, ctx context.Context, by stream.Decision) (bool, error)) (changed bool, err error) {
-	if len(why) > deliveries.MaxWords {
-		return false, app.Usage("the reason (why) has %d bytes, at most %d are allowed", len(why), deliveries.MaxWords)
-	}
 	err = a.app.Recorded(ctx, app.About(ctx, action, id), func(ctx context.Context, e *access.Entry) (err error) {
 		if why != "" {
 			e.Details = map[string]any{"why": why}

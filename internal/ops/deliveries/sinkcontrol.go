@@ -168,9 +168,6 @@ func (a Deliveries) LimitSink(ctx context.Context, sink string, rate *int, by st
 	})
 }
 
-// MaxWords is the maximum length of the name and of the reason of a change, in bytes.
-const MaxWords = 500
-
 func aboutSink(ctx context.Context, action access.Action, sink string) access.Entry {
 	e := app.About(ctx, action, "")
 	e.Sink, e.Details = sink, map[string]any{}
@@ -201,8 +198,8 @@ func (a Deliveries) HasGroup(ctx context.Context, sink string) (bool, error) {
 func (a Deliveries) eachShard(sink string, by stream.Decision,
 	do func(k *store.Shard) (changed bool, now store.SinkControl, err error)) (SinkChange, error) {
 	out := SinkChange{Sink: sink}
-	if by.By == "" || by.Why == "" || len(by.By) > MaxWords || len(by.Why) > MaxWords {
-		return out, app.Usage("a change of a sink requires a name and a reason (by and why), of at most %d bytes each", MaxWords)
+	if err := by.Check(); err != nil {
+		return out, app.Usage("a change of a sink says who decides and why: %w", err)
 	}
 	changed, now := make([]bool, a.app.Store().Len()), make([]store.SinkControl, a.app.Store().Len())
 	var failed []error

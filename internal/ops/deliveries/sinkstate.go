@@ -31,7 +31,7 @@ const behindAfter = 30 * time.Second
 func (s *SinkStatus) judge(reports store.SinkReports) {
 	down, ended := reports.Down, reports.Ended
 	alive := func(w SinkWorker) bool { return w.Alive && (ended == nil || ended.Worker != w.Worker) } // Alive is late
-	var oldest float64 // seconds
+	var oldest float64                                                                                // seconds
 	if s.Oldest != nil {
 		oldest = *s.Oldest
 	}
