@@ -72,7 +72,7 @@ func TestMetricsOfServeAndWork(t *testing.T) {
 	server := g.ops("serving grabs", "ops")
 	d.ok("key", "create", "--role", "gateway", "--expires", "720h")
 	for path, want := range map[string]int{"/v1/campaigns/rain": http.StatusUnauthorized, "/login": http.StatusOK} {
-		status, text := ask(t, g.ops("serving grabs", "control")+path)
+		status, text := ask(t, g.ops("serving the administration", "address")+path)
 		require.Equal(t, want, status, text)
 	}
 	text := scrape(t, server, d.id())

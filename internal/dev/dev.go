@@ -135,7 +135,7 @@ func unlessStopped(ctx context.Context, err error) error {
 // serving is a server that accepts requests.
 type serving struct {
 	*app.App
-	at      serve.Addresses
+	at      run.Addresses
 	grabber serve.Grabber
 	faults  *faults.Faults
 }
@@ -157,7 +157,7 @@ func (d *Dev) run(ctx context.Context, a *app.App) error {
 	listening := make(chan *serving, 1)
 	with := run.Serving{
 		Guard:  func(h http.Handler) http.Handler { return checkHost(d.Listen, a.Log(), d.links.guard(h)) },
-		Ready:  func(at serve.Addresses, g serve.Grabber) { listening <- &serving{a, at, g, broken} },
+		Ready:  func(at run.Addresses, g serve.Grabber) { listening <- &serving{a, at, g, broken} },
 		Faults: broken,
 	}
 	return group.Run(ctx,

@@ -1,7 +1,7 @@
 // Package serve answers grabs over HTTP. docs/http.md describes the API for people, docs/openapi.yaml for
 // programs.
 //
-// There are three listeners. The public one takes requests of users:
+// There are two listeners. The public one takes requests of users:
 //
 //	POST /v1/campaigns/{id}/grabs         grab; needs a token or a gateway's API key
 //	POST /v1/campaigns/{id}/grabs:batch   grab for up to 128 users; needs a gateway's API key
@@ -9,8 +9,6 @@
 //	GET  /v1/campaigns/{id}/grabs?user=   a user's receipts, without codes; needs an API key
 //	GET  /v1/campaigns/{id}               status and countdown by the server's clock
 //	GET  /openapi.json                    the OpenAPI document
-//
-// The control listener serves Deps.Control, the administration. Without Deps.Control it is not opened.
 //
 // The ops listener serves /livez and /readyz and, depending on Deps, /metrics and /debug/pprof. /livez and
 // /readyz do not check Redis, because otherwise an outage of Redis would make every load balancer remove all

@@ -50,9 +50,6 @@ type Deps struct {
 	// Refused, if not nil, counts n grabs of a campaign that the server refused before the Grabber got them, with the
 	// code rate_limited or unavailable. The campaign may not exist.
 	Refused func(campaign, code string, n int)
-	// Control is the handler of the control listener. If it is nil, that listener is not opened. Its long-lived
-	// requests, such as streams, must end when the context of Run ends.
-	Control http.Handler
 	// Wrap, if not nil, wraps the handler of the public listener.
 	Wrap func(http.Handler) http.Handler
 	// Guard, if not nil, wraps the handler of every listener.
@@ -68,8 +65,8 @@ type Deps struct {
 	Log         *zap.Logger
 }
 
-// Addresses are the addresses of a Server's listeners. Control is nil if that listener is not open.
-type Addresses struct{ Public, Control, Ops net.Addr }
+// Addresses are the addresses of a Server's listeners.
+type Addresses struct{ Public, Ops net.Addr }
 
 // Server answers grabs over HTTP. Its methods are safe for concurrent use, but call Run only once.
 type Server struct {
@@ -220,9 +217,6 @@ func (s *Server) listen(ctx context.Context) (all []listening, at Addresses, err
 		return bound
 	}
 	at.Public = open(s.cfg.Listen, "listen", s.cfg.AddressConnections, s.cfg.TLS, s.public)
-	if s.deps.Control != nil && s.cfg.ControlListen != "" {
-		at.Control = open(s.cfg.ControlListen, "control_listen", 0, s.cfg.ControlTLS, s.deps.Control)
-	}
 	at.Ops = open(s.cfg.OpsListen, "ops_listen", 0, nil, s.inner)
 	if err != nil {
 		for _, l := range all {

@@ -22,7 +22,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // raw sends text that no HTTP client would send, and returns what the server sends until it closes the
@@ -126,53 +125,14 @@ func TestHealth(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, s.call(t, "POST", s.ops+"/v1/campaigns/granted/grabs", good).Status)
 }
 
-// The control listener and the metrics are served on their own addresses. They stop together with the other listeners,
-// after their running requests.
-func TestControl(t *testing.T) {
+// The metrics are served on the ops listener only.
+func TestMetricsAreNotPublic(t *testing.T) {
 	t.Parallel()
-	began, hold := make(chan struct{}), make(chan struct{})
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /slow", func(w http.ResponseWriter, _ *http.Request) {
-		close(began)
-		<-hold
-		_, _ = io.WriteString(w, "slow")
-	})
-	s := setup(t, options{control: mux, metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	s := setup(t, options{metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "metric 1")
 	})})
 	require.Equal(t, "metric 1", s.call(t, "GET", s.ops+"/metrics", "").Text)
-	require.Equal(t, http.StatusOK, s.call(t, "GET", s.ops+"/livez", "").Status)
-	for _, url := range []string{"/slow", "/metrics", s.ops + "/slow", s.ctl + "/metrics", s.ctl + "/livez"} {
-		require.Equal(t, http.StatusNotFound, s.call(t, "GET", url, "").Status, url)
-	}
-	slow := make(chan string, 1)
-	go func() { slow <- s.call(t, "GET", s.ctl+"/slow", "").Text }()
-	<-began
-	stopped := make(chan struct{})
-	go func() { s.stop(); close(stopped) }()
-	testkit.Eventually(t, 30*time.Second, func() bool {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-		if err == nil {
-			_ = conn.Close()
-		}
-		return err != nil
-	}, "the public listener has ended")
-	select {
-	case <-stopped:
-		t.Error("the server ended before its last request")
-	default:
-	}
-	close(hold)
-	require.Equal(t, "slow", <-slow)
-	<-stopped
-}
-
-// Without a configured address the control listener is not opened, even if it has a handler.
-func TestControlCanBeOff(t *testing.T) {
-	t.Parallel()
-	s := setup(t, options{control: http.NotFoundHandler(), cfg: func(c *Config) { c.ControlListen = "" }})
-	require.Empty(t, s.ctl)
-	require.Equal(t, http.StatusOK, s.call(t, "GET", s.ops+"/livez", "").Status)
+	s.call(t, "GET", "/metrics", "").Refused(t, "not_found")
 }
 
 // If a listener can't be opened, the open ones are closed.
@@ -184,7 +144,7 @@ func TestListenersOpenTogether(t *testing.T) {
 	require.NoError(t, free.Close())
 	cfg, f, text := testConfig(), &fake{}, allKeys(t)
 	cfg.Listen, cfg.OpsListen = address, address
-	s, err := New(cfg, Deps{Grabber: f, Reader: f, Log: zap.NewNop(), Control: http.NotFoundHandler(),
+	s, err := New(cfg, Deps{Grabber: f, Reader: f, Log: zap.NewNop(),
 		KeyFile: func() ([]byte, string, error) { return text, "", nil }})
 	require.NoError(t, err)
 	err = s.Run(t.Context(), func(Addresses) { t.Error("it is ready") })

@@ -225,7 +225,7 @@ func (f *fake) grabbed() []hongbao.Grab {
 
 func testConfig() Config {
 	return Config{
-		Listen: "127.0.0.1:0", ControlListen: "127.0.0.1:0", OpsListen: "127.0.0.1:0", Issuer: "https://id.test", Audience: "hongbao", UserClaim: "sub",
+		Listen: "127.0.0.1:0", OpsListen: "127.0.0.1:0", Issuer: "https://id.test", Audience: "hongbao", UserClaim: "sub",
 		Keys: "keys.json", AddressBurst: 1,
 		Facts: []string{"device=claim:dev", "device=gateway:dev", "shop=gateway:shop"}, Rate: 100_000, Burst: 100_000, KeyRate: 100_000, KeyBurst: 100_000, Connections: 64,
 		ReadHeaderTimeout: 20 * time.Second, ReadTimeout: 20 * time.Second,
@@ -237,7 +237,6 @@ type server struct {
 	*fake
 	*Server
 	url, ops string
-	ctl      string // empty if there is no control listener
 	logs     *observer.ObservedLogs
 	stop     func()   // and wait
 	open     sync.Map // listener to *atomic.Int64
@@ -257,7 +256,6 @@ type options struct {
 
 	apiKeys Keys
 	refused func(campaign, code string, n int)
-	control http.Handler
 	metrics http.Handler
 }
 
@@ -278,7 +276,7 @@ func setup(t *testing.T, o options) *server {
 		o.keys = func() ([]byte, string, error) { return text, "", nil }
 	}
 	var err error
-	deps := Deps{Grabber: s.fake, Reader: s.fake, KeyFile: o.keys, Log: zap.New(core), Keys: o.apiKeys, Denied: s.fake.deny, Control: o.control,
+	deps := Deps{Grabber: s.fake, Reader: s.fake, KeyFile: o.keys, Log: zap.New(core), Keys: o.apiKeys, Denied: s.fake.deny,
 		Metrics: o.metrics, Refused: o.refused}
 	deps.Connections = func(listener string, by int) {
 		n, _ := s.open.LoadOrStore(listener, new(atomic.Int64))
@@ -295,9 +293,6 @@ func setup(t *testing.T, o options) *server {
 	select {
 	case at := <-ready:
 		s.url, s.ops = "http://"+at.Public.String(), "http://"+at.Ops.String()
-		if at.Control != nil {
-			s.ctl = "http://" + at.Control.String()
-		}
 	case err := <-ended:
 		cancel()
 		require.NoError(t, err)
