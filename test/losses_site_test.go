@@ -287,7 +287,7 @@ func (l *losing) serves() (web *webGrabber, kill func()) {
 	keys := writeFile(l.t, "keys.json", fmt.Sprintf(`{"keys":[{"kty":"oct","kid":"k1","alg":"HS256","k":%q}]}`,
 		base64.RawURLEncoding.EncodeToString([]byte(tokenSecret))))
 	cmd := exec.Command(l.path, "serve", "--serve.listen="+strings.TrimPrefix(web.url, "http://"),
-		"--serve.ops_listen="+testkit.FreeAddr(l.t), "--serve.control_listen=127.0.0.1:0", "--serve.keys="+keys,
+		"--serve.ops_listen="+testkit.FreeAddr(l.t), "--serve.keys="+keys,
 		"--serve.issuer=https://id.test", "--serve.audience=hongbao", "--serve.drain_delay=0s", "--serve.rate=1000000",
 		"--serve.burst=1000000")
 	cmd.Env = l.env

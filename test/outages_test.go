@@ -150,7 +150,7 @@ func (o *outageSite) serves() {
 	keys := writeFile(o.t, "keys.json", fmt.Sprintf(`{"keys":[{"kty":"oct","kid":"k1","alg":"HS256","k":%q}]}`,
 		base64.RawURLEncoding.EncodeToString([]byte(tokenSecret))))
 	cmd := exec.Command(o.path, "serve", "--redis.addrs="+o.proxy.Addr, "--serve.listen="+strings.TrimPrefix(o.url, "http://"),
-		"--serve.ops_listen="+testkit.FreeAddr(o.t), "--serve.control_listen=", "--serve.keys="+keys,
+		"--serve.ops_listen="+testkit.FreeAddr(o.t), "--serve.keys="+keys,
 		"--serve.issuer=https://id.test", "--serve.audience=hongbao", "--serve.drain_delay=0s")
 	cmd.Env = o.env
 	testkit.StartProgram(o.t, cmd).Says(startTime, "serving grabs")

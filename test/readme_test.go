@@ -116,7 +116,7 @@ func TestQuickStart(t *testing.T) {
 	runPage(t, "docs/quickstart.md", strings.NewReplacer("go run ./examples/grab ", "bin/grab ",
 		"http://127.0.0.1:8080/", "http://"+api+"/",
 		"http://127.0.0.1:8082/", "http://"+ops+"/", "bin/hongbao serve ", "bin/hongbao serve --serve.listen="+api+
-			" --serve.ops_listen="+ops+" --serve.control_listen=127.0.0.1:0 --serve.drain_delay=0s ").
+			" --serve.ops_listen="+ops+" --control.listen=127.0.0.1:0 --serve.drain_delay=0s ").
 		Replace(page(t, "docs/quickstart.md")))
 }
 
@@ -287,10 +287,10 @@ func overHTTP(t *testing.T, text string) (script string, env []string) {
 	if script == "" {
 		return "", nil
 	}
-	for port, knob := range map[string]string{"8080": "LISTEN", "8081": "CONTROL_LISTEN", "8082": "OPS_LISTEN"} {
+	for port, knob := range map[string]string{"8080": "SERVE_LISTEN", "8081": "CONTROL_LISTEN", "8082": "SERVE_OPS_LISTEN"} {
 		at := testkit.FreeAddr(t)
 		script = strings.ReplaceAll(script, "127.0.0.1:"+port, at)
-		env = append(env, "HONGBAO_SERVE_"+knob+"="+at)
+		env = append(env, "HONGBAO_"+knob+"="+at)
 	}
 	return script, append(env, "HONGBAO_SERVE_DRAIN_DELAY=0s")
 }

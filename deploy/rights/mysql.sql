@@ -4,9 +4,9 @@
 --
 -- hongbao_owner owns the tables: `hongbao init`. Its account is locked until it has a password:
 --     ALTER USER hongbao_owner IDENTIFIED BY 'PASSWORD' ACCOUNT UNLOCK
--- hongbao_control: `hongbao serve` with the control listener, the other commands, `hongbao balance`.
+-- hongbao_control: `hongbao control`, `hongbao serve --control`, the other commands, `hongbao balance`.
 -- hongbao_work: `hongbao work`.
--- hongbao_serve: `hongbao serve` without the control listener (serve.control_listen is empty).
+-- hongbao_serve: `hongbao serve`.
 CREATE USER hongbao_owner ACCOUNT LOCK;
 GRANT ALL PRIVILEGES ON hongbao.* TO hongbao_owner WITH GRANT OPTION;
 CREATE ROLE hongbao_control;

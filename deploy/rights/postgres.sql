@@ -3,9 +3,9 @@
 -- of `hongbao init` as hongbao_owner grants the others their rights on the tables: internal/ledger/db/rights.sql.
 --
 -- hongbao_owner owns the tables: `hongbao init`.
--- hongbao_control: `hongbao serve` with the control listener, the other commands, `hongbao balance`.
+-- hongbao_control: `hongbao control`, `hongbao serve --control`, the other commands, `hongbao balance`.
 -- hongbao_work: `hongbao work`.
--- hongbao_serve: `hongbao serve` without the control listener (serve.control_listen is empty).
+-- hongbao_serve: `hongbao serve`.
 CREATE ROLE hongbao_owner LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE;
 CREATE ROLE hongbao_control LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE;
 CREATE ROLE hongbao_work LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE;

@@ -76,13 +76,15 @@ func schemaOf(tree string) (version int) {
 
 // fleet is a deployment's processes of one build: a server, and a worker for each sink.
 type fleet struct {
-	t       *testing.T
-	name    string
-	path    string // of the program
-	key     string // the path of a file with an API key
-	front   *server
-	control string
-	workers map[string]*worker // by sink
+	t    *testing.T
+	name string
+	path string // of the program
+	key  string // the path of a file with an API key
+	// previous: the build is the previous release, whose serve always has a control listener.
+	previous bool
+	front    *server
+	control  string
+	workers  map[string]*worker // by sink
 }
 
 type worker struct {
@@ -103,8 +105,12 @@ func (f *fleet) start(env []string, front *balancer) {
 		w.says(`"working"`)
 	}
 	f.control = testkit.FreeAddr(f.t)
-	f.front = serve(f.t, f.path, env, "--serve.control_listen="+f.control, "--serve.drain_delay=3s",
-		"--serve.rate=1000000", "--serve.burst=1000000")
+	administration := []string{"--control", "--control.listen=" + f.control}
+	if f.previous {
+		administration = []string{"--serve.control_listen=" + f.control}
+	}
+	f.front = serve(f.t, f.path, env, append(administration, "--serve.drain_delay=3s", "--serve.rate=1000000",
+		"--serve.burst=1000000")...)
 	front.add(f.front)
 }
 

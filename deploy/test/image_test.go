@@ -145,7 +145,6 @@ func TestImage(t *testing.T) {
 	s := &server{public: testkit.FreeAddr(t), ops: testkit.FreeAddr(t)}
 	s.process = start(t, "unshare", nil, contained(root, append(entrypoint, "serve", "--serve.keys=/mnt/keys.json",
 		"--serve.issuer=https://id.test", "--serve.audience=hongbao", "--serve.listen="+s.public, "--serve.ops_listen="+s.ops,
-		"--serve.control_listen=127.0.0.1:0",
 		"--redis.addrs="+redis, "--serve.drain_delay=0s")...)...)
 	testkit.Eventually(t, timeToStart, func() bool { return ready(t.Context(), s.ops) }, "serve is ready in the container")
 	s.stop(timeToStart)

@@ -149,6 +149,8 @@ func (r *rendered) checkTimes(name string, pod *corev1.PodTemplateSpec, knobs ma
 	switch pod.Spec.Containers[0].Args[0] {
 	case "serve":
 		parts = []string{"serve.drain_delay", "serve.drain_timeout", "producer.call_timeout"}
+	case "control":
+		parts = []string{"control.drain_timeout"}
 	case "work":
 		parts = []string{"consumer.drain_timeout"}
 	default:

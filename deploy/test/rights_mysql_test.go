@@ -21,9 +21,14 @@ func (g *guarded) startMariaDB() *sql.DB {
 	g.driver, g.dsn = "mysql", func(role string) string {
 		return strings.Replace(server.AdminDSN("hongbao"), "root@", strings.Replace(role, "hongbao_", "", 1)+":x@", 1)
 	}
+	admin := g.mysql(root)
+	g.sessions = func(role string) (n int) {
+		require.NoError(g.t, admin.QueryRowContext(g.t.Context(), `SELECT count(*) FROM information_schema.processlist WHERE user = ?`,
+			strings.Replace(role, "hongbao_", "", 1)).Scan(&n))
+		return n
+	}
 	text, err := os.ReadFile("../rights/mysql.sql")
 	require.NoError(g.t, err)
-	admin := g.mysql(root)
 	do := func(statements string) {
 		_, err := admin.ExecContext(g.t.Context(), statements)
 		require.NoError(g.t, err)

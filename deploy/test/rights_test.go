@@ -48,6 +48,8 @@ type guarded struct {
 	// driver and dsn are the ledger's driver, and the address of its database for a role.
 	driver string
 	dsn    func(role string) string
+	// sessions returns how many connections to the database a role has.
+	sessions func(role string) int
 }
 
 const topicName = "hongbao.grants"
@@ -75,9 +77,14 @@ func (g *guarded) startPostgres() *testkit.PostgresServer {
 	g.driver, g.dsn = "postgres", func(role string) string {
 		return strings.Replace(pg.DSN(db), "//postgres@", "//"+role+"@", 1)
 	}
+	admin := g.connect("postgres")
+	g.sessions = func(role string) (n int) {
+		require.NoError(g.t, admin.QueryRow(g.t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE usename = $1`, role).Scan(&n))
+		return n
+	}
 	text, err := os.ReadFile("../rights/postgres.sql")
 	require.NoError(g.t, err)
-	_, err = g.connect("postgres").Exec(g.t.Context(), string(text))
+	_, err = admin.Exec(g.t.Context(), string(text))
 	require.NoError(g.t, err)
 	return pg
 }
@@ -229,11 +236,14 @@ func (g *guarded) live() {
 	}
 	require.Contains(t, run(t, web, "grab", "rain", "u1"), "already_granted")
 	g.administer(operator)
-	front := serve(t, program(t), web, "--serve.control_listen=", "--serve.drain_delay=0s")
+	front := serve(t, program(t), web, "--serve.drain_delay=0s")
 	require.EqualValues(t, 100, front.mine("u1").Receipts[0].Amount)
 	_, scraped, err := call(t.Context(), http.DefaultClient, request{method: "GET", url: "http://" + front.ops + "/metrics"})
 	require.NoError(t, err)
-	require.Contains(t, string(scraped), "hongbao_ledger_unfinished", "the server may count the unfinished work")
+	require.NotContains(t, string(scraped), "hongbao_ledger_unfinished", "only workers and control count the unfinished work")
+	testkit.Eventually(t, 20*time.Second, func() bool { return g.sessions("hongbao_control") == 0 },
+		"serve and the workers open no connection of the control role")
+	require.Positive(t, g.sessions("hongbao_serve"))
 	require.Contains(t, run(t, operator, "audit", "--wait", "30s"), "agrees")
 	run(t, operator, "campaign", "close", "rain", "--early")
 	run(t, operator, "campaign", "refund", "rain", "--amount", "10200", "--wait", "30s")
@@ -263,7 +273,8 @@ func (g *guarded) administer(operator []string) {
 	run(t, operator, "campaign", "top-up", "rain", "--id", "more", "--packets", "5", "--total", "500", "--expect", "10000",
 		"--by", "ann", "--why", "test")
 	at := testkit.FreeAddr(t)
-	control := serve(t, program(t), operator, "--serve.control_listen="+at, "--serve.drain_delay=0s")
+	control := start(t, program(t), operator, "control", "--control.listen="+at, "--control.ops_listen=127.0.0.1:0")
+	control.says("serving the administration")
 	file := filepath.Join(t.TempDir(), "key")
 	require.NoError(t, os.WriteFile(file, []byte(key), 0o600))
 	over := []string{"--server", "http://" + at, "--key-file", file}

@@ -53,8 +53,7 @@ func serve(t *testing.T, path string, env []string, args ...string) *server {
 	t.Helper()
 	s := &server{public: testkit.FreeAddr(t), ops: testkit.FreeAddr(t)}
 	all := slices.Concat([]string{"serve", "--serve.listen=" + s.public, "--serve.ops_listen=" + s.ops,
-		"--serve.control_listen=127.0.0.1:0", "--serve.keys=" + keyFile(t),
-		"--serve.issuer=https://id.test", "--serve.audience=hongbao", "--log.format=json"}, args)
+		"--serve.keys=" + keyFile(t), "--serve.issuer=https://id.test", "--serve.audience=hongbao", "--log.format=json"}, args)
 	s.process = start(t, path, env, all...)
 	testkit.Eventually(t, timeToStart, func() bool { return s.Ended() || ready(t.Context(), s.ops) }, "it is ready")
 	require.False(t, s.Ended(), "%s", s.log())

@@ -90,7 +90,7 @@ func newUpgrade(t *testing.T, driver string) *upgrade {
 		"HONGBAO_LEDGER_DRIVER=" + driver, "HONGBAO_LEDGER_DSN=" + newDatabase(t, driver),
 		"HONGBAO_KAFKA_BROKERS=" + u.broker, "HONGBAO_KAFKA_TOPIC=" + u.topic,
 		"HONGBAO_CONSUMER_LEASE=16s", "HONGBAO_PUBLISHER_MAX_CLAIM_AGE=15s"}
-	u.old = &fleet{t: t, name: "the previous release", path: before.path}
+	u.old = &fleet{t: t, name: "the previous release", path: before.path, previous: true}
 	u.new = &fleet{t: t, name: "the next release", path: after}
 	u.init(u.old)
 	u.by(u.old, "campaign", "create", campaignFile(t, 200_000))

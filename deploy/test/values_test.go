@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -36,7 +37,7 @@ func TestChartRefuses(t *testing.T) {
 		"password in the env": {"env: {PASSWORD: x}", "PASSWORD"},
 		"secret as a text":    {"secrets: {HONGBAO_REDIS_PASSWORD: hunter2}", "HONGBAO_REDIS_PASSWORD"},
 		"issuer without keys": {"serve: {keys: {url: ''}}", "or remove the two"},
-		"no one can grab":     {"serve: {keys: {url: ''}}\nsecrets: null\nconfig: {serve: null}", "no one could grab"},
+		"no one can grab":     {"serve: {keys: {url: ''}}\ncontrol: {enabled: false}\nsecrets: null\nconfig: {serve: null}", "no one could grab"},
 		"two sources of keys": {"serve: {keys: {secret: x}}", "not both"},
 		"keys in clear text":  {"serve: {keys: {url: 'http://id.example.com'}}", "serve"},
 		"what the chart sets": {"config: {serve: {listen: '0.0.0.0:1'}}", "config.serve.listen: the chart sets it"},
@@ -48,14 +49,12 @@ func TestChartRefuses(t *testing.T) {
 			"config.deployment.sinks has crm, which no Deployment works for"},
 		"own sink without image": {"config: {deployment: {sinks: [balance, points]}, own: {points: {program: points}}}\n" +
 			"work: {sinks: {kafka: {enabled: false}, points: {enabled: true}}}", "config.own.points: work.sinks.points.image must name the image"},
-		"own image without a tag":    {"work: {sinks: {kafka: {image: {repository: r}}}}", "image"},
-		"not a digest":               {"image: {digest: latest}", "digest"},
-		"hpa at zero":                {"work: {autoscaling: {kind: hpa, minReplicas: 0}}", "at least one worker"},
-		"keda without serve":         {"serve: {enabled: false}\n" + zero, "no process reports that grants wait"},
-		"keda without pods of serve": {"serve: {replicas: 0}\n" + zero, "no process reports that grants wait"},
-		"keda without a ledger in serve": {"secrets: null\nwork: {secrets: {HONGBAO_LEDGER_DSN: {name: a, key: b}}, " +
-			"autoscaling: {kind: keda, minReplicas: 0, prometheus: 'http://p'}}", "must report the unfinished work of the ledger"},
-		"bounds of serve": {"serve: {autoscaling: {enabled: true, minReplicas: 20}}", "minReplicas is above maxReplicas"},
+		"own image without a tag":  {"work: {sinks: {kafka: {image: {repository: r}}}}", "image"},
+		"not a digest":             {"image: {digest: latest}", "digest"},
+		"hpa at zero":              {"work: {autoscaling: {kind: hpa, minReplicas: 0}}", "at least one worker"},
+		"keda without control":     {"control: {enabled: false}\n" + zero, "no process reports that grants wait"},
+		"control without a ledger": {"secrets: null", "control: the ledger has the API keys"},
+		"bounds of serve":          {"serve: {autoscaling: {enabled: true, minReplicas: 20}}", "minReplicas is above maxReplicas"},
 		"share of nothing": {"serve: {autoscaling: {enabled: true}, resources: {requests: {cpu: null}}}",
 			"resources.requests.cpu"},
 		"too many connections": {"config: {serve: {connections: 60000}}",
@@ -68,8 +67,10 @@ func TestChartRefuses(t *testing.T) {
 		"variable with a number":      {"work: {extraEnv: [{name: GOMAXPROCS, value: 2}]}", "value"},
 		"argument without dashes":     {"work: {extraArgs: [x]}", "extraArgs"},
 		"variable without a name":     {"work: {extraEnv: [{value: x}]}", "name"},
-		"open administration":         {"serve: {control: {enabled: true}}", "say who reaches administration"},
-		"half a replica":              {"serve: {replicas: 0.5}", "replicas"},
+		"open administration":         {"control: {service: {enabled: true}}", "say who reaches administration"},
+		"administration in serve": {"serve: {control: {enabled: false}}",
+			"serve.control: administration has pods of its own now: remove serve.control, and set control.enabled"},
+		"half a replica": {"serve: {replicas: 0.5}", "replicas"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -166,8 +167,7 @@ func TestDefaultsOfTheProgram(t *testing.T) {
 func TestExtraLists(t *testing.T) {
 	t.Parallel()
 	for part, name := range map[string]string{"init": "hongbao-init", "serve": "hongbao-serve",
-		"work":  "hongbao-work-kafka",
-		"audit": "hongbao-audit"} {
+		"control": "hongbao-control", "work": "hongbao-work-kafka", "audit": "hongbao-audit"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			flags := map[bool]string{true: "args", false: "extraArgs"}[part == "audit"]
@@ -199,6 +199,36 @@ func TestExtraLists(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Administration has one pod of its own, with probes and without an autoscaler. Its Service and its NetworkPolicy select
+// only that pod. Without the Service it listens on the pod's loopback. serve has no control listener.
+func TestControl(t *testing.T) {
+	t.Parallel()
+	r := newRendered(t, readValues(t, "../chart/ci/control-values.yaml"))
+	control := named[*appsv1.Deployment](r, "hongbao-control").Spec
+	require.EqualValues(t, 1, *control.Replicas)
+	c := control.Template.Spec.Containers[0]
+	require.Equal(t, "control", c.Args[0])
+	require.Contains(t, c.Args, "--control.listen=0.0.0.0:8081")
+	require.Equal(t, "/readyz", c.ReadinessProbe.HTTPGet.Path)
+	service := named[*corev1.Service](r, "hongbao-control").Spec
+	require.Equal(t, control.Selector.MatchLabels, service.Selector)
+	require.Equal(t, "control", service.Selector["app.kubernetes.io/component"])
+	policy := named[*networkingv1.NetworkPolicy](r, "hongbao-control").Spec
+	require.Equal(t, service.Selector, policy.PodSelector.MatchLabels)
+	require.EqualValues(t, 8081, policy.Ingress[0].Ports[0].Port.IntVal)
+	require.NotContains(t, fmt.Sprint(r.pods["hongbao-serve"].Spec), "control")
+	for _, o := range r.objects {
+		_, scaled := o.(*autoscalingv2.HorizontalPodAutoscaler)
+		require.False(t, scaled && strings.Contains(o.GetName(), "control"))
+	}
+	small := newRendered(t, readValues(t, "../chart/ci/small-values.yaml"))
+	require.Contains(t, small.pods["hongbao-control"].Spec.Containers[0].Args, "--control.listen=127.0.0.1:8081")
+	for _, o := range small.objects {
+		require.False(t, o.GetName() == "hongbao-control" && fmt.Sprintf("%T", o) != "*v1.Deployment", "%T", o)
+	}
+	require.NotContains(t, newRendered(t, readValues(t, "../chart/ci/embedded-values.yaml")).pods, "rain-control")
 }
 
 // The HorizontalPodAutoscaler of serve has the chart's default behaviour, except for what the values change.

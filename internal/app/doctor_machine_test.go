@@ -98,13 +98,13 @@ func TestCertificatesOfTheConfiguration(t *testing.T) {
 	ended, soon := certificates(t, span{-9, -1}), certificates(t, span{-1, 10})
 	a := &App{Config: configstest.Config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_SERVE_TLS_CERT="+ended,
 		"HONGBAO_SERVE_TLS_KEY="+filepath.Join(filepath.Dir(ended), "key.pem"),
-		"HONGBAO_SERVE_CONTROL_TLS_CLIENT_CA="+soon, "HONGBAO_LEDGER_DRIVER=postgres",
+		"HONGBAO_CONTROL_TLS_CLIENT_CA="+soon, "HONGBAO_LEDGER_DRIVER=postgres",
 		"HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1/db?sslmode=verify-full&sslrootcert="+ended)}
 	p := &part{}
 	a.examineConfig(t.Context(), p)
 	require.True(t, p.finds(LevelProblem, "serve.tls_cert", ended, "replace it"), "%v", p.list)
 	require.True(t, p.finds(LevelProblem, "ledger.dsn sslrootcert", ended), "%v", p.list)
-	require.True(t, p.finds(LevelWarning, "serve.control_tls_client_ca", soon), "%v", p.list)
+	require.True(t, p.finds(LevelWarning, "control.tls_client_ca", soon), "%v", p.list)
 	require.Len(t, p.list, 3)
 }
 

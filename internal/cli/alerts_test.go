@@ -205,7 +205,7 @@ func wrongHands(t *testing.T) {
 	d := scraped(t, options{redis: server})
 	d.campaign("rain", 100, 1000)
 	cert, key := newAuthority(t).issue() // for an hour
-	g := d.serve("--serve.control_tls_cert="+cert, "--serve.control_tls_key="+key)
+	g := d.serve("--control.tls_cert="+cert, "--control.tls_key="+key)
 	w, worker := d.watchedWorker()
 	w.says(`"working"`)
 	p := watch(t, g.ops("serving grabs", "ops"), worker, ownWorker(t, d, "panics", panics{}))

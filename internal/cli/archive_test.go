@@ -104,7 +104,7 @@ func TestArchive(t *testing.T) {
 	d.refused(1, []string{"receipts", "rain", "u000000"}, "archived", "rain.archive.csv", r.SHA256)
 	require.Contains(t, d.ok("journal"), "archive_campaign")
 	control := testkit.FreeAddr(t)
-	d.serve("--serve.control_listen=" + control)
+	d.serve("--control.listen=" + control)
 	page := (&visitor{t, "http://" + control, d.key("viewer")}).sees("/campaigns/rain", "<small>6 grants",
 		"are in the archive rain.archive.csv")
 	require.NotContains(t, page, "Nothing is paid yet")

@@ -191,7 +191,7 @@ func TestKeysOfOneLedger(t *testing.T) {
 	d := setup(t, options{})
 	d.campaign("rain", 10, 1_000)
 	control, addr := testkit.FreeAddr(t), testkit.FreeAddr(t)
-	g := d.serve("--serve.control_listen=" + control)
+	g := d.serve("--control.listen=" + control)
 	startBalance(t, addr, d.dsn, d.env...)
 	status, answer := callAs(t, "GET", "http://"+control+"/v1/campaigns", balanceToken, "")
 	require.Equal(t, 403, status, "%v", answer)

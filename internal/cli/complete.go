@@ -36,7 +36,7 @@ const (
 // byWord maps an argument's placeholder in a command's usage to its completer. With nil the shell completes file names.
 var byWord = map[string]completer{
 	"CAMPAIGN": offerCampaigns, "SINK": offerSinks, "LETTER": offerLetters, "KEY": offerKeys, "CLIENT": offerClients,
-	"ID": offerQuarantined, "NAME": offerReplays, "serve|work|balance": offerOneOf(run.HealthCommands()),
+	"ID": offerQuarantined, "NAME": offerReplays, "serve|control|work|balance": offerOneOf(run.HealthCommands()),
 	"CLAIM": offerClaims, "FILE": nil, "FOLDER": nil, "USER": offerNothing,
 }
 

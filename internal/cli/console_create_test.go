@@ -35,7 +35,7 @@ func TestConsoleCreates(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	control := testkit.FreeAddr(t)
-	g := d.serve("--serve.control_listen=" + control)
+	g := d.serve("--control.listen=" + control)
 	v := &visitor{t, "http://" + control, d.key("treasurer")}
 	text, err := os.ReadFile(spec(t, "rain", 20, 2_000))
 	require.NoError(t, err)
@@ -86,7 +86,7 @@ func TestConsoleEnds(t *testing.T) {
 	d.ok("campaign", "create", spec(t, "mistake", 10, 1_000))
 	d.ok("grab", "rain", "u1")
 	control := testkit.FreeAddr(t)
-	d.serve("--serve.control_listen=" + control)
+	d.serve("--control.listen=" + control)
 	v := &visitor{t, "http://" + control, d.key("treasurer")}
 	operator := &visitor{t, v.base, d.key("operator")}
 	do := func(path string, form url.Values, says ...string) {

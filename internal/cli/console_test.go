@@ -129,7 +129,7 @@ func TestConsolePages(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
 	control := testkit.FreeAddr(t)
-	g := d.serve("--serve.control_listen=" + control)
+	g := d.serve("--control.listen=" + control)
 	v := &visitor{t, "http://" + control, d.key("operator")}
 	v.sees("/", "There is no campaign yet.")
 	d.ok("campaign", "create", spec(t, "rain", 20, 2_000))
@@ -205,7 +205,7 @@ func TestConsoleTellsOfEachCampaign(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	control := testkit.FreeAddr(t)
-	g := d.serve("--serve.control_listen=" + control)
+	g := d.serve("--control.listen=" + control)
 	v := &visitor{t, "http://" + control, d.key("viewer")}
 	for _, id := range []string{"rain", "broken"} {
 		d.ok("campaign", "create", spec(t, id, 20, 2_000))
@@ -247,7 +247,7 @@ func TestConsoleWithoutTheLedger(t *testing.T) {
 	d.set("LEDGER_DSN", dsn.String())
 	d.ok("campaign", "create", spec(t, "rain", 20, 2_000))
 	d.ok("campaign", "load", "rain")
-	d.serve("--serve.control_listen=" + control)
+	d.serve("--control.listen=" + control)
 	v := &visitor{t, "http://" + control, d.key("operator")}
 	v.sees("/", "Spring rain", "Open")
 	next := v.events("/campaigns/rain")
@@ -288,7 +288,7 @@ func TestConsoleListsWhatRunsFirst(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	control := testkit.FreeAddr(t)
-	d.serve("--serve.control_listen=" + control)
+	d.serve("--control.listen=" + control)
 	v := &visitor{t, "http://" + control, d.key("viewer")}
 	d.campaign("rain", 20, 2_000)
 	for i := range 101 {

@@ -20,7 +20,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// administrator calls the control listener of `hongbao serve` with an API key.
+// administrator calls the control listener with an API key.
 type administrator struct {
 	t        *testing.T
 	url, key string
@@ -84,7 +84,7 @@ func TestAdministrationByHTTP(t *testing.T) {
 	d.set("LEDGER_DSN", dsn.String())
 	key := strings.TrimSpace(d.ok("key", "create", "--role", "treasurer", "--note", "ann"))
 	at := testkit.FreeAddr(t)
-	g := d.serve("--serve.control_listen=" + at)
+	g := d.serve("--control.listen=" + at)
 	a := &administrator{t, "http://" + at, key}
 	// killed sends a request while the server is killed and restarted.
 	answered := false
@@ -97,7 +97,7 @@ func TestAdministrationByHTTP(t *testing.T) {
 		ledger.Delay(0)
 		answered = len(done) > 0
 		d.ageClaims()
-		g = d.serve("--serve.control_listen=" + at)
+		g = d.serve("--control.listen=" + at)
 		testkit.Eventually(t, 90*time.Second, func() bool { return len(done) > 0 }, "%s is answered", path)
 		return <-done
 	}
@@ -149,7 +149,7 @@ func TestControlRedirectsNothing(t *testing.T) {
 	d := setup(t, options{})
 	key := strings.TrimSpace(d.ok("key", "create", "--role", "treasurer"))
 	at := testkit.FreeAddr(t)
-	d.serve("--serve.control_listen=" + at)
+	d.serve("--control.listen=" + at)
 	for _, path := range []string{"/v1", "/v1/", "//v1/campaigns", "/v1//campaigns", "/v1/./campaigns", "/v1/campaigns/",
 		"/v1/campaigns/x/../rain/close", "/v1/campaigns/rain/close/.", "/sinks/../v1/campaigns", "//"} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {

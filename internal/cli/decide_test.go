@@ -86,7 +86,7 @@ func TestDeadLetters(t *testing.T) {
 	require.Contains(t, text, "the account is closed")
 	first := page.Letters[0]
 	control := testkit.FreeAddr(t)
-	d.serve("--serve.control_listen=" + control)
+	d.serve("--control.listen=" + control)
 	v := &visitor{t, "http://" + control, d.key("viewer")}
 	trail := v.sees("/trail?campaign=rain&user=u0", "Dead letter "+first.ID+": ", "the account is closed")
 	require.NotContains(t, trail, "Finished", "nothing was delivered")

@@ -21,7 +21,7 @@ func devCmd() *cobra.Command {
 			"console, with an open campaign. The command prints the addresses, an API key that is new at each\n" +
 			"start, and commands to copy. With --data-dir it keeps its data, and the next start continues with\n" +
 			"them. --data-dir needs a redis-server. An address other than loopback needs TLS (serve.tls_cert,\n" +
-			"serve.control_tls_cert) or unsafe.allow. Knobs are flags here, too: --serve.rate=50.",
+			"control.tls_cert) or unsafe.allow. Knobs are flags here, too: --serve.rate=50.",
 		Example: "  hongbao dev\n  hongbao dev --data-dir ./dev-data --crowd 50\n  hongbao dev --listen 127.0.0.1:9000 --env dev.env",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -280,7 +280,7 @@ func TestDevRefuses(t *testing.T) {
 			[]string{"--data-dir", "redis-server", "apt-get install"}},
 		{"a folder of others", nil, []string{"--data-dir", foreign}, 2, []string{foreign, "has files", "empty folder"}},
 		{"an open listener", nil, []string{"--listen", "0.0.0.0:0"}, 2, []string{"not on loopback", "serve.tls_cert",
-			"serve.control_tls_cert", "unsafe.allow"}},
+			"control.tls_cert", "unsafe.allow"}},
 		{"no address", nil, []string{"--listen", "8080"}, 2, []string{"--listen", "127.0.0.1:8080"}},
 		{"no ports behind it", nil, []string{"--listen", "127.0.0.1:65534"}, 2, []string{"--listen", "two more ports"}},
 		{"a taken port", nil, []string{"--listen", taken.Addr().String()}, 1, []string{taken.Addr().String(), "in use", "--listen"}},

@@ -38,6 +38,7 @@ var lines = map[string]struct{ server, args string }{
 	"claim settle":         {"redis", "kafka/0/w.1 --as published --by ann --why seen"},
 	"dead confirm":         {"redis", "balance/0/1-1 --booked --by ann --why ticket"},
 	"serve":                {"redis", ""},
+	"control":              {"redis", ""},
 	"key create":           {"ledger", "--role viewer"}, "key list": {"ledger", ""},
 	"journal": {"ledger", ""}, "user show": {"redis", "u1"}, "why": {"redis", "u1 rain"}, "archive": {"ledger", "rain"}, "export": {"ledger", "--day 2026-02-18"}, "key rotate": {"ledger", "5xk2q7vmaz3t"}, "key revoke": {"ledger", "5xk2q7vmaz3t"},
 	"sink list": {"redis", ""}, "sink pause": {"redis", "kafka --by ann --why maintenance"},
@@ -93,7 +94,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			for _, part := range []string{"configuration", "/no/such.yaml", "--config", "HONGBAO_CONFIG"} {
 				require.Contains(t, r.err, part)
 			}
-			if name == "work" || name == "serve" { // they wait: TestProcessesWaitForRedis
+			if name == "work" || name == "serve" || name == "control" { // they wait: TestProcessesWaitForRedis
 				return
 			}
 			r = runProgram(t, env, line...)

@@ -152,8 +152,10 @@ var exampleSpecs = []exampleSpec{
 	{command: "balance check", says: "differences: 0"},
 	{command: "serve", until: "serving grabs", before: func(s *exampleEnv) {
 		require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "keys.json"), []byte(keySet("k1")), 0o600))
-		s.set("SERVE_LISTEN", testkit.FreeAddr(s.t), "SERVE_OPS_LISTEN", testkit.FreeAddr(s.t), "SERVE_CONTROL_LISTEN",
-			testkit.FreeAddr(s.t), "SERVE_DRAIN_DELAY", "0s")
+		s.set("SERVE_LISTEN", testkit.FreeAddr(s.t), "SERVE_OPS_LISTEN", testkit.FreeAddr(s.t), "SERVE_DRAIN_DELAY", "0s")
+	}},
+	{command: "control", until: "serving the administration", before: func(s *exampleEnv) {
+		s.set("CONTROL_LISTEN", testkit.FreeAddr(s.t), "CONTROL_OPS_LISTEN", testkit.FreeAddr(s.t))
 	}},
 	{command: "health", before: func(s *exampleEnv) {
 		server := s.start("serve")
@@ -348,7 +350,7 @@ func TestEveryCommandPrintsOneDocument(t *testing.T) {
 }
 
 // noOutput are the commands that print nothing on standard output.
-var noOutput = []string{"work", "balance", "serve"}
+var noOutput = []string{"work", "balance", "serve", "control"}
 
 func newExampleEnv(t *testing.T) *exampleEnv {
 	d := setup(t, options{kafka: true})

@@ -45,7 +45,7 @@ func TestCommandsOnAnEmptiedRedis(t *testing.T) {
 	d.campaign("rain", 10, 1000)
 	require.Equal(t, 2, d.crowdOf("rain", 0, 2))
 	control := testkit.FreeAddr(t)
-	g := d.serve("--serve.control_listen=" + control)
+	g := d.serve("--control.listen=" + control)
 	pages := &visitor{t, "http://" + control, d.key("operator")}
 	g.grab("rain", "u8", "r1")
 	require.NoError(t, d.rdb.FlushAll(t.Context()).Err())

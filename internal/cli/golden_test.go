@@ -149,7 +149,7 @@ func (a *goldenAnswers) masked(field string, v any) any {
 
 // noGolden are the commands without a golden answer: they print no JSON document, print one that depends on the
 // machine, or run until they are stopped.
-var noGolden = []string{"serve", "work", "balance", "tail", "campaign watch", "demo", "dev", "doctor", "health", "man", "local-sweep", "config check"}
+var noGolden = []string{"serve", "control", "work", "balance", "tail", "campaign watch", "demo", "dev", "doctor", "health", "man", "local-sweep", "config check"}
 
 // The --json answer of each command equals the file in testdata, except for times, ids and the like. So a review shows
 // each change of a field.

@@ -74,7 +74,7 @@ func TestJournalOutlivesAnOutageOfTheLedger(t *testing.T) {
 	keys := filepath.Join(t.TempDir(), "keys.json")
 	require.NoError(t, os.WriteFile(keys, []byte(keySet("k1")), 0o600))
 	server := d.start("serve", "--serve.keys", keys, "--serve.issuer=i", "--serve.audience=a", "--serve.listen=127.0.0.1:0",
-		"--serve.control_listen=127.0.0.1:0", "--serve.ops_listen=127.0.0.1:0", "--serve.drain_delay=0s")
+		"--serve.ops_listen=127.0.0.1:0", "--serve.drain_delay=0s")
 	server.says("serving grabs")
 	testkit.Eventually(t, 20*time.Second, func() bool { return waiting() == 0 }, "the server moves it to the ledger")
 	server.Signal(syscall.SIGTERM)

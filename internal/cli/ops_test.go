@@ -57,7 +57,7 @@ func scrape(t *testing.T, address, deployment string) string {
 
 const opsLine = "serving metrics and health"
 
-// `hongbao serve` and `hongbao work` export the same metrics about the deployment. Each also exports metrics of its own
+// `hongbao serve --control` and `hongbao work` export the same metrics about the deployment. Each also exports metrics of its own
 // work, and the verdict of the last audit.
 func TestMetricsOfServeAndWork(t *testing.T) {
 	t.Parallel()
@@ -82,9 +82,9 @@ func TestMetricsOfServeAndWork(t *testing.T) {
 		`hongbao_grab_seconds_count 4`, `hongbao_grab_calls_total{result="ok"} 4`,
 		`hongbao_campaign_left_packets{campaign="rain"} 17`,
 		`hongbao_http_requests_total{listener="listen",route="/v1/campaigns/{id}/grabs",status="200"} 4`,
-		`hongbao_http_requests_total{listener="control_listen",route="/v1/campaigns/{id}",status="401"} 1`,
-		`hongbao_http_requests_total{listener="control_listen",route="/login",status="200"} 1`,
-		`hongbao_http_request_seconds_count{listener="control_listen",route="/login"} 1`,
+		`hongbao_http_requests_total{listener="control",route="/v1/campaigns/{id}",status="401"} 1`,
+		`hongbao_http_requests_total{listener="control",route="/login",status="200"} 1`,
+		`hongbao_http_request_seconds_count{listener="control",route="/login"} 1`,
 		`hongbao_sink_workers{sink="kafka"} 0`, `hongbao_state_up 1`, `hongbao_redis_append_only{server="` +
 			d.rdb.Options().Addr + `"} 1`, `hongbao_shard_open{shard="1"} 1`,
 	} {
@@ -184,22 +184,22 @@ func TestMetricsOfBalance(t *testing.T) {
 	require.Zero(t, r.code, r.err)
 }
 
-// `hongbao work` and `hongbao serve` start before Redis and the other servers. They wait, /readyz says so, and they
+// `hongbao work`, `hongbao serve` and `hongbao control` start before Redis and the other servers. They wait, /readyz says so, and they
 // become ready without a restart. SIGTERM ends them while they wait.
 func TestProcessesWaitForRedis(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	for _, command := range []string{"work", "serve"} {
+	for _, command := range []string{"work", "serve", "control"} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
 			server := testkit.NewRedis(t, testkit.RedisOptions{Dir: t.TempDir(), Args: map[string]string{"appendfsync": "always"}})
 			d := setup(t, options{redis: server})
 			ops, keys := testkit.FreeAddr(t), filepath.Join(t.TempDir(), "keys.json")
 			require.NoError(t, os.WriteFile(keys, []byte(keySet("k1")), 0o600))
-			d.set("WORK_OPS_LISTEN", ops, "SERVE_OPS_LISTEN", ops, "SERVE_LISTEN", testkit.FreeAddr(t),
-				"SERVE_CONTROL_LISTEN", testkit.FreeAddr(t), "SERVE_DRAIN_DELAY", "0s", "SERVE_KEYS", keys, "SERVE_ISSUER", "https://id.example.com",
+			d.set("WORK_OPS_LISTEN", ops, "SERVE_OPS_LISTEN", ops, "CONTROL_OPS_LISTEN", ops, "SERVE_LISTEN", testkit.FreeAddr(t),
+				"CONTROL_LISTEN", testkit.FreeAddr(t), "SERVE_DRAIN_DELAY", "0s", "SERVE_KEYS", keys, "SERVE_ISSUER", "https://id.example.com",
 				"SERVE_AUDIENCE", "hongbao", "SERVE_FACTS", "device=claim:device_id")
 			require.NoError(t, server.Kill())
 			stopped := d.start(command)

@@ -36,6 +36,11 @@ func root() *cobra.Command {
 		if cmd.Flags().Lookup("why") != nil && strings.Contains(err.Error(), "unknown flag: --reason") {
 			hint = "; the person who decides is --by, and the reason --why"
 		}
+		if _, name, ok := strings.Cut(err.Error(), "unknown flag: --"); ok {
+			if why := configs.Moved(name); why != "" {
+				hint = ": " + why
+			}
+		}
 		return app.Usage("%w%s (see `%s --help`)", err, hint, cmd.CommandPath())
 	})
 	flags := cmd.PersistentFlags()
@@ -48,7 +53,7 @@ func root() *cobra.Command {
 			f.Hidden = true
 		}
 	})
-	addGroup(cmd, "run", "Run it", append(localCmds(), serveCmd(), workCmd(), balanceCmd(), healthCmd())...)
+	addGroup(cmd, "run", "Run it", append(localCmds(), serveCmd(), controlCmd(), workCmd(), balanceCmd(), healthCmd())...)
 	addGroup(cmd, "campaigns", "Campaigns and their users", campaignCmd(), grabCmd(), receiptsCmd(), userCmd(), whyCmd(),
 		tailCmd())
 	addGroup(cmd, "trouble", "When something is wrong", statusCmd(), doctorCmd(), sinkCmd(), dangerous(recoverCmd()), deadCmd(),

@@ -75,7 +75,7 @@ func TestSchemathesisControl(t *testing.T) {
 	bin := schemathesis(t)
 	d.campaign("rain", 100, 10_000)
 	at := testkit.FreeAddr(t)
-	d.serve("--serve.control_listen=" + at)
+	d.serve("--control.listen=" + at)
 	key := strings.TrimSpace(d.ok("key", "create", "--role", "treasurer"))
 	fuzz(t, bin, "http://"+at, fmt.Sprintf("headers = { Authorization = \"Bearer %s\" }\n", key)+existing)
 }

@@ -7,14 +7,14 @@ import (
 )
 
 func serveCmd() *cobra.Command {
-	return &cobra.Command{
-		Use: "serve", Short: "Answer grabs over HTTP, and serve the administration API and the console",
-		Long: "Serves the API of docs/http.md on serve.listen. If there is a ledger, the server also serves the API\n" +
-			"of docs/administration.md and the pages of docs/console.md on serve.control_listen. It serves /livez\n" +
-			"and /readyz on serve.ops_listen. On SIGTERM or SIGINT the server reports that it is not ready. It\n" +
-			"accepts requests for the time serve.drain_delay, and answers the running requests. Users\n" +
-			"authenticate with tokens (JWT) signed by a key of serve.keys, or through gateways with API keys.\n" +
-			"Administrators authenticate with API keys (`hongbao key`).",
+	var with run.Serving
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Answer grabs over HTTP",
+		Long: "Serves the API of docs/http.md on serve.listen, and /livez and /readyz on serve.ops_listen. On SIGTERM\n" +
+			"or SIGINT the server reports that it is not ready. It accepts requests for the time\n" +
+			"serve.drain_delay, and answers the running requests. Users authenticate with tokens (JWT) signed by a\n" +
+			"key of serve.keys, or through gateways with API keys. With --control, one process also does what\n" +
+			"`hongbao control` does, for development and small deployments.",
 		Example: "  hongbao serve --serve.keys=keys.json --serve.issuer=https://id.example.com --serve.audience=hongbao " +
 			"--serve.facts=device=claim:device_id",
 		Args: exactly(0, "no arguments"),
@@ -23,7 +23,9 @@ func serveCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return run.Serve(cmd.Context(), cfg, run.Serving{})
+			return run.Serve(cmd.Context(), cfg, with)
 		},
 	}
+	cmd.Flags().BoolVar(&with.Control, "control", false, "also serve the administration API and the console, on control.listen")
+	return cmd
 }

@@ -41,11 +41,18 @@ type grabber struct {
 	url, keys string
 }
 
+// serve starts a process with both servers.
 func (d *deployment) serve(knobs ...string) *grabber {
+	d.t.Helper()
+	return d.serveUsers(append([]string{"--control", "--control.listen=127.0.0.1:0"}, knobs...)...)
+}
+
+// serveUsers starts a server without the administration.
+func (d *deployment) serveUsers(knobs ...string) *grabber {
 	d.t.Helper()
 	at, ops, keys := testkit.FreeAddr(d.t), testkit.FreeAddr(d.t), filepath.Join(d.t.TempDir(), "keys.json")
 	require.NoError(d.t, os.WriteFile(keys, []byte(keySet("k1")), 0o600))
-	args := append([]string{"serve", "--serve.listen=" + at, "--serve.ops_listen=" + ops, "--serve.control_listen=127.0.0.1:0",
+	args := append([]string{"serve", "--serve.listen=" + at, "--serve.ops_listen=" + ops,
 		"--serve.keys=" + keys,
 		"--serve.issuer=https://id.test", "--serve.audience=hongbao", "--serve.facts=device=claim:dev",
 		"--serve.drain_delay=0s", "--serve.rate=1000000", "--serve.burst=1000000"}, knobs...)
@@ -226,7 +233,7 @@ func TestServeFaults(t *testing.T) {
 	require.Contains(t, bad.err, "serve.audience is empty")
 	require.NoError(t, os.Chmod(g.keys, 0o644))
 	open := d.run("serve", "--serve.keys="+g.keys, "--serve.issuer=x", "--serve.audience=x", "--serve.listen=127.0.0.1:0",
-		"--serve.ops_listen=127.0.0.1:0", "--serve.control_listen=127.0.0.1:0")
+		"--serve.ops_listen=127.0.0.1:0")
 	require.NotZero(t, open.code)
 	require.Contains(t, open.err, "it is a secret, but "+g.keys+" is open to others")
 }

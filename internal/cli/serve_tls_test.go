@@ -129,8 +129,8 @@ func TestServeByTLS(t *testing.T) {
 	}
 	public, control := open(""), open(at)
 	g := d.serve("--serve.tls_cert="+public.cert, "--serve.tls_key="+public.key, "--serve.tls_client_ca="+public.ca,
-		"--serve.control_listen="+at, "--serve.control_tls_cert="+control.cert, "--serve.control_tls_key="+control.key,
-		"--serve.control_tls_client_ca="+control.ca)
+		"--control.listen="+at, "--control.tls_cert="+control.cert, "--control.tls_key="+control.key,
+		"--control.tls_client_ca="+control.ca)
 	public.address = strings.TrimPrefix(g.url, "http://")
 	for _, l := range []listener{public, control} {
 		good, bad := servers.visitor(callers), servers.visitor(foreign)

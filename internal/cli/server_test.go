@@ -28,7 +28,7 @@ type atServer struct {
 func (d *deployment) server(role string) (at atServer, base, key string) {
 	d.t.Helper()
 	control := testkit.FreeAddr(d.t)
-	d.serve("--serve.control_listen=" + control)
+	d.serve("--control.listen=" + control)
 	key, base = d.key(role), "http://"+control
 	return atServer{d.t, []string{"HONGBAO_SERVER=" + base, "HONGBAO_KEY_FILE=" + keyFile(d.t, key, 0o600)}}, base, key
 }

@@ -118,7 +118,7 @@ func sinkResumeCmd() *cobra.Command {
 // pauseSinkCmd adds flags and the run function to the command pause or resume, for a sink or one campaign of it.
 func pauseSinkCmd(do func(o ops.Operations, ctx context.Context, in ops.SinkPause) (deliveries.SinkChange, error), pause bool) *cobra.Command {
 	var in ops.SinkPause
-	cmd := controlCmd(&in.By, &in.Why, in.Check, func(ctx context.Context, o ops.Operations, sink string) (deliveries.SinkChange, error) {
+	cmd := sinkControlCmd(&in.By, &in.Why, in.Check, func(ctx context.Context, o ops.Operations, sink string) (deliveries.SinkChange, error) {
 		in.Sink = sink
 		return do(o, ctx, in)
 	}, writePause(pause))
@@ -135,7 +135,7 @@ func pauseSinkCmd(do func(o ops.Operations, ctx context.Context, in ops.SinkPaus
 func sinkLimitCmd() *cobra.Command {
 	var in ops.SinkLimit
 	rate := 0
-	cmd := controlCmd(&in.By, &in.Why, in.Check, func(ctx context.Context, o ops.Operations, sink string) (deliveries.SinkChange, error) {
+	cmd := sinkControlCmd(&in.By, &in.Why, in.Check, func(ctx context.Context, o ops.Operations, sink string) (deliveries.SinkChange, error) {
 		in.Sink = sink
 		return o.LimitSink(ctx, in)
 	}, func(w io.Writer, c *deliveries.SinkChange) error {
@@ -161,8 +161,8 @@ func sinkLimitCmd() *cobra.Command {
 	return cmd
 }
 
-// controlCmd returns a command that changes a sink. by and why point to fields of the input that do uses.
-func controlCmd(by, why *string, check func() error, do func(ctx context.Context, o ops.Operations, sink string) (deliveries.SinkChange, error),
+// sinkControlCmd returns a command that changes a sink. by and why point to fields of the input that do uses.
+func sinkControlCmd(by, why *string, check func() error, do func(ctx context.Context, o ops.Operations, sink string) (deliveries.SinkChange, error),
 	write func(w io.Writer, c *deliveries.SinkChange) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Args: exactly(1, "one SINK"),

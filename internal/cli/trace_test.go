@@ -168,7 +168,7 @@ func TestRequeueByAPIIsMeasuredAndTraced(t *testing.T) {
 	d.campaign("rain", 10, 1000)
 	c, control := collect(t), testkit.FreeAddr(t)
 	d.set("TRACING_ENDPOINT", c.URL, "TRACING_ONE_IN", "0")
-	g := d.serve("--serve.control_listen=" + control)
+	g := d.serve("--control.listen=" + control)
 	g.traced("rain", "u1", callersParent)
 	d.buried(configs.SinkKafka)
 	a := &administrator{t, "http://" + control, d.key("operator")}

@@ -50,7 +50,8 @@ func TestUnreleasedRedisIsRefused(t *testing.T) {
 	before := d.content()
 	d.set("LEDGER_DSN", d.dsn+".new")
 	serve := []string{"serve", "--serve.ops_listen=" + testkit.FreeAddr(t), "--serve.listen=" + testkit.FreeAddr(t)}
-	for _, command := range append(slices.Clone(noReaders), serve) {
+	control := []string{"control", "--control.ops_listen=" + testkit.FreeAddr(t)}
+	for _, command := range append(slices.Clone(noReaders), serve, control) {
 		r := d.run(command...)
 		require.NotZero(t, r.code, command)
 		for _, part := range []string{"redis at ", "redis key " + d.store.Deployment() + " has schema version 1",

@@ -20,7 +20,7 @@ import (
 func TestConsoleByKeyboard(t *testing.T) {
 	d := setup(t, options{})
 	control := testkit.FreeAddr(t)
-	g := d.serve("--serve.control_listen=" + control)
+	g := d.serve("--control.listen=" + control)
 	b := newBrowser(t, "http://"+control)
 	d.campaign("rain", 200, 20_000)
 	w := d.start("work")

@@ -26,7 +26,7 @@ func TestConsoleInARain(t *testing.T) {
 	packets := rate * seconds * 3 / 5
 	all := fmt.Sprint(packets/1000, ",000") // as the page writes it
 	key, control := d.key("treasurer"), testkit.FreeAddr(t)
-	g := d.serve("--serve.control_listen=" + control)
+	g := d.serve("--control.listen=" + control)
 	d.ok("campaign", "create", spec(t, "spring-rain", int64(packets), int64(packets)*100, "max: "+fmt.Sprint(packets*100), "max: 500"))
 	d.ok("campaign", "load", "spring-rain")
 	b := newBrowser(t, "http://"+control)

@@ -22,7 +22,7 @@ import (
 func TestConsole(t *testing.T) {
 	d := setup(t, options{kafka: true})
 	key, control := d.key("treasurer"), testkit.FreeAddr(t)
-	g := d.serve("--serve.control_listen=" + control)
+	g := d.serve("--control.listen=" + control)
 	b := newBrowser(t, "http://"+control)
 	b.logIn(key)
 	b.creates(spec(t, "spring-rain", 200, 20_000))
@@ -52,9 +52,9 @@ func TestConsole(t *testing.T) {
 // updates without a reload.
 func TestConsoleComesBack(t *testing.T) {
 	d := setup(t, options{})
-	key, control := d.key("viewer"), "--serve.control_listen="+testkit.FreeAddr(t)
+	key, control := d.key("viewer"), "--control.listen="+testkit.FreeAddr(t)
 	g := d.serve(control, "--serve.drain_delay=15s")
-	b := newBrowser(t, "http://"+strings.TrimPrefix(control, "--serve.control_listen="))
+	b := newBrowser(t, "http://"+strings.TrimPrefix(control, "--control.listen="))
 	b.logIn(key)
 	b.open("/")
 	b.sees("#status", "Live")
@@ -73,7 +73,7 @@ func TestConsoleSaysThatItIsOld(t *testing.T) {
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
 	d := setup(t, options{redis: server})
 	key, control := d.key("viewer"), testkit.FreeAddr(t)
-	g := d.serve("--serve.control_listen=" + control)
+	g := d.serve("--control.listen=" + control)
 	d.ok("campaign", "create", spec(t, "rain", 20, 2_000))
 	d.ok("campaign", "load", "rain")
 	b := newBrowser(t, "http://"+control)

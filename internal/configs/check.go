@@ -45,7 +45,7 @@ const (
 	UnsafeRemoteToken   = "remote_token_without_tls"
 	UnsafeBalanceListen = "balance_listen_without_tls"
 	UnsafeServeListen   = "serve_listen_without_tls"
-	UnsafeControlListen = "serve_control_listen_without_tls"
+	UnsafeControlListen = "control_listen_without_tls"
 )
 
 // unsafeWebhook allows a webhook to post grants in clear text.
@@ -81,6 +81,7 @@ func (l *loader) check(c *Config) {
 	l.checkTimes(c)
 	l.checkRemote(c)
 	l.checkServe(c)
+	l.checkControl(c)
 	c.redisTLS = l.tls("redis", &c.Redis.TLS)
 	if c.has(SinkKafka) {
 		l.checkKafka(c)

@@ -104,7 +104,7 @@ var contradictions = map[string]struct {
 		[]string{"--kafka.tls"}},
 	"SASL off": {[]string{"--kafka.sasl_username=x"},
 		"kafka.sasl_mechanism: it is none, but user or password are set", []string{"--kafka.sasl_username="}},
-	"unsafe": {[]string{"--unsafe.allow=fsink"}, `unsafe.allow: "fsink" does not exist: want fsync, full_page_writes, synchronous_commit, innodb_flush_log_at_trx_commit, innodb_doublewrite, sync_binlog, redis_appendonly, redis_settings, redis_run_id, redis_full_coverage, kafka_founding, sasl_plain_without_tls, remote_token_without_tls, balance_listen_without_tls, serve_listen_without_tls, serve_control_listen_without_tls, webhook_without_tls; did you mean fsync?`, nil},
+	"unsafe": {[]string{"--unsafe.allow=fsink"}, `unsafe.allow: "fsink" does not exist: want fsync, full_page_writes, synchronous_commit, innodb_flush_log_at_trx_commit, innodb_doublewrite, sync_binlog, redis_appendonly, redis_settings, redis_run_id, redis_full_coverage, kafka_founding, sasl_plain_without_tls, remote_token_without_tls, balance_listen_without_tls, serve_listen_without_tls, control_listen_without_tls, webhook_without_tls; did you mean fsync?`, nil},
 	"remote, no URL": {[]string{"--settlement.kind=remote", "--remote.retention=24h", "--remote.queryable=true"},
 		"remote.url: it is empty, but settlement.kind is remote", []string{"--remote.url=https://bank.internal"}},
 	"remote, not declared": {[]string{"--settlement.kind=remote", "--remote.url=https://b"},
@@ -143,8 +143,8 @@ var contradictions = map[string]struct {
 		"serve.read_header_timeout: it is 5s, want it not above serve.read_timeout", []string{"--serve.read_header_timeout=4s"}},
 	"serve, certificate": {[]string{"--serve.tls_cert=/no/such"},
 		"serve.tls_key: it is empty, but serve.tls_cert is set", []string{"--serve.tls_cert="}},
-	"control, certificate": {[]string{"--serve.control_tls_cert=/no/such"},
-		"serve.control_tls_key: it is empty, but serve.control_tls_cert is set", []string{"--serve.control_tls_cert="}},
+	"control, certificate": {[]string{"--control.tls_cert=/no/such"},
+		"control.tls_key: it is empty, but control.tls_cert is set", []string{"--control.tls_cert="}},
 }
 
 func TestContradictions(t *testing.T) {
@@ -302,11 +302,31 @@ func TestProtects(t *testing.T) {
 
 // A client CA is set, but the server's certificate is not. Only the server refuses that, because a chart may give the
 // certificate to the server's pods only.
-func TestClientAuthorityConcernsOnlyServe(t *testing.T) {
+func TestClientAuthorityConcernsOnlyItsServer(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"serve.tls", "serve.control_tls"} {
-		c := (&input{args: []string{"--" + name + "_client_ca=/no/such"}}).must(t)
-		require.ErrorContains(t, c.CheckServe(), name+"_client_ca is set, but "+name+"_cert is not: set both or none")
+	for name, check := range map[string]func(*Config) error{"serve.tls": (*Config).CheckServe, "control.tls": (*Config).CheckControl} {
+		c := (&input{args: []string{"--ledger.dsn=x.db", "--" + name + "_client_ca=/no/such"}}).must(t)
+		require.ErrorContains(t, check(c), name+"_client_ca is set, but "+name+"_cert is not: set both or none")
+		require.NoError(t, check((&input{args: []string{"--ledger.dsn=x.db"}}).must(t)))
 	}
-	require.NoError(t, (&input{}).must(t).CheckServe())
+	require.ErrorContains(t, (&input{}).must(t).CheckControl(), "ledger.dsn is empty: the administration needs the ledger")
+}
+
+// The knobs that section serve had for the administration are refused in the file and in the environment, with what to
+// do.
+func TestMovedKnobs(t *testing.T) {
+	t.Parallel()
+	got := (&input{yaml: "serve:\n  control_listen: 127.0.0.1:1\n  replay_topics: [a]\n",
+		env: []string{"HONGBAO_SERVE_CONTROL_TLS_CERT=a.pem"}}).problems(t)
+	require.Len(t, got, 3)
+	for i, want := range []string{"hongbao.yaml:2: serve.control_listen: it is control.listen now: rename it, and run `hongbao control`",
+		"hongbao.yaml:3: serve.replay_topics: it is control.replay_topics now",
+		"environment HONGBAO_SERVE_CONTROL_TLS_CERT: it is control.tls_cert now"} {
+		require.Contains(t, got[i], want)
+		require.Contains(t, got[i], "set control.read_timeout, control.write_timeout and control.drain_timeout, too")
+	}
+	for old, now := range moved {
+		require.Nil(t, find(old), old)
+		require.NotNil(t, find(now), now)
+	}
 }

@@ -54,6 +54,7 @@ type Config struct {
 	Remote     Remote
 	Balance    Balance
 	Serve      Serve
+	Control    Control
 	Work       Work
 	Ops        Ops
 	Console    Console
@@ -91,7 +92,8 @@ type OpenHandler func(ctx context.Context) (hongbao.Handler, error)
 // Seams are the places where a simulation stands between this process and its servers. Load leaves them zero: then the
 // process uses the machine's network, its own id, and the ledger without a gate.
 type Seams struct {
-	// Dial opens the connections to Redis, Kafka and webhooks, and Listen the listeners of `hongbao serve`.
+	// Dial opens the connections to Redis, Kafka and webhooks, and Listen the listeners of `hongbao serve` and
+	// `hongbao control`.
 	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	Listen func(ctx context.Context, address string) (net.Listener, error)
 	// Gate is asked around each transaction of the ledger on SQLite.
@@ -259,7 +261,7 @@ type Work struct {
 	RestoreMargin time.Duration `knob:"work.restore_margin" default:"2s" want:"0s to 5m"`
 }
 
-// Ops has the settings that the ops listeners of serve, work and balance share.
+// Ops has the settings that all ops listeners share.
 type Ops struct {
 	// Serve /debug/pprof on the ops listeners. Anyone who reaches that path can read the memory of the process.
 	Pprof bool `knob:"ops.pprof" default:"false"`

@@ -7,7 +7,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
-// Console has the settings of the pages of `hongbao serve`.
+// Console has the settings of the console's pages.
 type Console struct {
 	// Whether the pages are read-only for every role.
 	ReadOnly bool `knob:"console.read_only,common" default:"false"`

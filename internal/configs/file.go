@@ -114,6 +114,10 @@ func (f *yamlFile) reportUnknownKey(name string, key, value *yaml.Node) {
 			return
 		}
 	}
+	if why := Moved(name); why != "" {
+		f.loader.p.add(name, f.at(key), "%s", why)
+		return
+	}
 	candidates := names()
 	if value.Kind == yaml.MappingNode {
 		candidates = nil

@@ -22,9 +22,11 @@ var sections = []struct{ name, doc string }{
 		"see docs/remote-balance.md."},
 	{"balance", "The server `hongbao balance`. Used by that command only."},
 	{"serve", "The server `hongbao serve`; see docs/http.md. Used by that command only."},
+	{"control", "The administration API and the console: `hongbao control` and `hongbao serve --control`; see docs/administration.md. " +
+		"Used by these commands only."},
 	{"work", "The worker `hongbao work`. Used by that command only."},
-	{"ops", "Settings of the ops listeners of serve, work and balance; see docs/metrics.md."},
-	{"console", "The pages of `hongbao serve`; see docs/console.md. Used by that command only."},
+	{"ops", "Settings of the ops listeners of serve, control, work and balance; see docs/metrics.md."},
+	{"console", "The pages of the console; see docs/console.md. Used by `hongbao control` and `hongbao serve --control` only."},
 	{"audit", "The audit, by `hongbao audit` or from the console; see docs/audit.md."},
 	{"kafka", "How processes connect to Kafka, and the topic. Not used if kafka is not among deployment.sinks."},
 	{"publisher", "How workers publish grants to the topic."},

@@ -122,6 +122,10 @@ func (l *loader) variable(name string, given map[string]string) {
 	base, isFile := strings.CutSuffix(name, fileSuffix)
 	k := findEnv(base)
 	if !isFile || k == nil || k.Secret == "" {
+		if why := movedEnv(name); why != "" {
+			l.p.add("", source, "%s", why)
+			return
+		}
 		l.p.add("", source, "there is no such setting%s", knob.Hint(name, envNames()))
 		return
 	}

@@ -22,9 +22,9 @@ func TestPlainHTTP(t *testing.T) {
 			"balance_listen_without_tls"},
 		"grabs": {"--serve.listen=0.0.0.0:8080", "serve.listen: it is not on loopback, and serve.tls_cert is empty",
 			"serve_listen_without_tls"},
-		"administration": {"--serve.control_listen=0.0.0.0:8081",
-			"serve.control_listen: it is not on loopback, and serve.control_tls_cert is empty",
-			"serve_control_listen_without_tls"},
+		"administration": {"--control.listen=0.0.0.0:8081",
+			"control.listen: it is not on loopback, and control.tls_cert is empty",
+			"control_listen_without_tls"},
 		"by name": {"--balance.listen=bank:8081", "balance.listen: it is not on loopback, and balance.tls_cert is empty",
 			"balance_listen_without_tls"},
 	} {
@@ -50,9 +50,9 @@ func TestPlainHTTP(t *testing.T) {
 	(&input{args: []string{"--balance.listen=0.0.0.0:1", "--balance.tls_cert=" + cert, "--balance.tls_key=" + key}}).must(
 		t)
 	c := (&input{args: []string{"--serve.listen=0.0.0.0:1", "--serve.tls_cert=" + cert, "--serve.tls_key=" + key,
-		"--serve.tls_client_ca=" + cert, "--serve.control_listen=0.0.0.0:2", "--serve.control_tls_cert=" + cert,
-		"--serve.control_tls_key=" + key, "--serve.control_tls_client_ca=" + cert}}).must(t).ServeConfig()
-	for _, c := range []*tls.Config{c.TLS, c.ControlTLS} {
+		"--serve.tls_client_ca=" + cert, "--control.listen=0.0.0.0:2", "--control.tls_cert=" + cert,
+		"--control.tls_key=" + key, "--control.tls_client_ca=" + cert}}).must(t)
+	for _, c := range []*tls.Config{c.ServeConfig().TLS, c.ControlConfig().TLS} {
 		require.Equal(t, tls.RequireAndVerifyClientCert, c.ClientAuth)
 		require.EqualValues(t, tls.VersionTLS12, c.MinVersion)
 	}

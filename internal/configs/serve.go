@@ -22,12 +22,8 @@ type Serve struct {
 	Listen string `knob:"serve.listen,common" default:"127.0.0.1:8080" form:"listen"`
 	// Address (host:port) of /livez, /readyz and /metrics, for probes and monitoring.
 	OpsListen string `knob:"serve.ops_listen,common" default:"127.0.0.1:8082" form:"listen"`
-	// Address (host:port) of the administration API and the console; empty for no such listener. Without a ledger the
-	// server does not open it.
-	ControlListen string `knob:"serve.control_listen,common" default:"127.0.0.1:8081" form:"ops"`
-	// TLS and ControlTLS are the TLS configurations of the public and the control listener, with their certificates. A nil
-	// configuration means no TLS.
-	TLS, ControlTLS *tls.Config
+	// TLS, if not nil, is the TLS configuration of the public listener, with its certificate.
+	TLS *tls.Config
 	// The JSON Web Key Set of the tokens' issuer: the path of a file, or an https:// URL. The server reads a changed file
 	// again, and fetches a URL every 5 minutes. Each key names its algorithm: HS256, RS256, ES256 or EdDSA. There is no
 	// default.
@@ -60,9 +56,6 @@ type Serve struct {
 	AddressBurst int `knob:"serve.address_burst" default:"200" want:"1 to 1_000_000 requests"`
 	// Networks of your proxies, such as 10.0.0.0/8. The server believes the header X-Forwarded-For of these proxies only.
 	TrustedProxies []string `knob:"serve.trusted_proxies"`
-	// Other topics to which a replay by the administration API or the console may write; empty for none. `hongbao replay`
-	// may write to any topic.
-	ReplayTopics []string `knob:"serve.replay_topics"`
 	// Origins of the web pages that may read the server's answers (CORS), such as https://app.example.com.
 	CORSOrigins []string `knob:"serve.cors_origins"`
 	// The most open connections of each listener. Further connections wait until one is closed.
@@ -92,19 +85,14 @@ type Serve struct {
 	// File with the certificates of the authorities that may sign a caller's certificate, in PEM. If this knob is set,
 	// only callers with such a certificate may connect. The server reads a changed file again.
 	TLSClientCA string `knob:"serve.tls_client_ca"`
-	// File with the certificate of the control listener, in PEM; empty to serve this listener without TLS.
-	ControlTLSCert string `knob:"serve.control_tls_cert"`
-	// File with the key of the control listener's certificate, in PEM. Protect this file like the file of a secret.
-	ControlTLSKey string `knob:"serve.control_tls_key"`
-	// File with the certificates of the authorities that may sign a caller's certificate, in PEM. If this knob is set,
-	// only callers with such a certificate may connect to the control listener.
-	ControlTLSClientCA string `knob:"serve.control_tls_client_ca"`
 }
 
 // AnswerTime returns how long the server may work on a request. The rest of WriteTimeout is for writing the answer.
 func (c *Serve) AnswerTime() time.Duration {
-	return max(c.WriteTimeout-time.Second, c.WriteTimeout/2)
+	return answerTime(c.WriteTimeout)
 }
+
+func answerTime(write time.Duration) time.Duration { return max(write-time.Second, write/2) }
 
 // KeysURL returns the URL of the key set. It returns "" if Keys is a file.
 func (c *Serve) KeysURL() string {
@@ -214,10 +202,7 @@ func (l *loader) checkServe(c *Config) {
 		"serve.read_timeout")
 	c.serveTLS = l.serverTLS("serve.tls", s.TLSCert, s.TLSKey)
 	l.clientCA(c.serveTLS, "serve.tls", s.TLSClientCA)
-	c.controlTLS = l.serverTLS("serve.control_tls", s.ControlTLSCert, s.ControlTLSKey)
-	l.clientCA(c.controlTLS, "serve.control_tls", s.ControlTLSClientCA)
 	l.checkListen(c, "serve.", s.Listen, s.TLSCert, UnsafeServeListen)
-	l.checkListen(c, "serve.control_", s.ControlListen, s.ControlTLSCert, UnsafeControlListen)
 }
 
 // clientCA makes the server require certificates of its callers, if path is not empty. The parameter name is the common
@@ -242,15 +227,8 @@ func (l *loader) clientCA(t *tls.Config, name, path string) {
 // CheckServe returns problems that concern only the server. Other commands may share the server's configuration file,
 // so Load does not report these problems.
 func (c *Config) CheckServe() error {
-	for _, ca := range []struct {
-		name, path string
-		tls        *tls.Config
-	}{
-		{"serve.tls", c.Serve.TLSClientCA, c.serveTLS}, {"serve.control_tls", c.Serve.ControlTLSClientCA, c.controlTLS},
-	} {
-		if ca.path != "" && ca.tls == nil {
-			return fmt.Errorf("%[1]s_client_ca is set, but %[1]s_cert is not: set both or none", ca.name)
-		}
+	if err := needsCert("serve.tls", c.Serve.TLSClientCA, c.serveTLS); err != nil {
+		return err
 	}
 	grab := c.Producer.QueueTimeout + c.Producer.CallTimeout + c.Producer.UndecidedTimeout
 	if write := c.Serve.WriteTimeout; grab >= write {
@@ -261,10 +239,10 @@ func (c *Config) CheckServe() error {
 	return nil
 }
 
-// ServeConfig returns the server's complete configuration.
+// ServeConfig returns the complete configuration of the server.
 func (c *Config) ServeConfig() Serve {
 	out := c.Serve
-	out.TLS, out.ControlTLS = c.serveTLS.Clone(), c.controlTLS.Clone()
+	out.TLS = c.serveTLS.Clone()
 	return out
 }
 

@@ -63,7 +63,8 @@ func grabs(c *Config, st *store.Store) error {
 	_, grab := producer.New(p)
 	sv := c.ServeConfig()
 	sv.Keys, sv.Issuer, sv.Audience = "keys.json", "issuer", "audience"
-	return cmp.Or(load, plans, grab, sv.Check(), c.Console.Check())
+	ct := c.ControlConfig()
+	return cmp.Or(load, plans, grab, sv.Check(), ct.Check(), c.Console.Check())
 }
 
 func works(c *Config, st *store.Store) error {

@@ -109,7 +109,7 @@ func (d *Dev) knobs() (map[string]string, error) {
 		return net.JoinHostPort(host, strconv.FormatUint(n, 10))
 	}
 	return map[string]string{
-		"serve.listen": at(host, 0), "serve.control_listen": at(host, 1), "serve.ops_listen": at("127.0.0.1", 2),
+		"serve.listen": at(host, 0), "control.listen": at(host, 1), "serve.ops_listen": at("127.0.0.1", 2),
 		"serve.facts": "device=gateway:device", "serve.drain_delay": "0s", "serve.drain_timeout": "5s",
 	}, nil
 }
@@ -156,9 +156,10 @@ func (d *Dev) run(ctx context.Context, a *app.App) error {
 	defer end()
 	listening := make(chan *serving, 1)
 	with := run.Serving{
-		Guard:  func(h http.Handler) http.Handler { return checkHost(d.Listen, a.Log(), d.links.guard(h)) },
-		Ready:  func(at run.Addresses, g serve.Grabber) { listening <- &serving{a, at, g, broken} },
-		Faults: broken,
+		Control: true,
+		Guard:   func(h http.Handler) http.Handler { return checkHost(d.Listen, a.Log(), d.links.guard(h)) },
+		Ready:   func(at run.Addresses, g serve.Grabber) { listening <- &serving{a, at, g, broken} },
+		Faults:  broken,
 	}
 	return group.Run(ctx,
 		group.Part{Name: "serve", Run: func(ctx context.Context) error { return ownPorts(run.Serve(ctx, d.local.Config, with)) }},
@@ -233,7 +234,7 @@ func (d *Dev) prepare(ctx context.Context, on *serving) (*Site, error) {
 	all := d.local.Config
 	cfg := &all.Serve
 	site := &Site{API: address(on.at.Public, cfg.Listen, cfg.TLSCert != ""),
-		Console: address(on.at.Control, cfg.ControlListen, cfg.ControlTLSCert != ""),
+		Console: address(on.at.Control, all.Control.Listen, all.Control.TLSCert != ""),
 		Metrics: address(on.at.Ops, cfg.OpsListen, false), Campaign: campaign, Config: d.local.ConfigFile,
 		Redis: all.Redis.Addrs[0], Kafka: all.Publisher.Brokers[0], Topic: all.Publisher.Topic,
 		program: d.Program, mayKeep: d.Demo == nil}

@@ -21,7 +21,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// Remote calls the administration API of a server (serve.control_listen) with an API key. The server records the key as
+// Remote calls the administration API of a server (control.listen) with an API key. The server records the key as
 // the one who decides.
 type Remote struct {
 	server *url.URL
@@ -45,7 +45,7 @@ func NewRemote(server, key string, roots *x509.CertPool) (*Remote, error) {
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" ||
 		u.Fragment != "" || strings.Trim(u.Path, "/") != "":
-		return nil, fmt.Errorf("server %.80q: want https://HOST:PORT, the address of a control listener (serve.control_listen)", server)
+		return nil, fmt.Errorf("server %.80q: want https://HOST:PORT, the address of a control listener (control.listen)", server)
 	case u.Scheme == "http" && !knob.IsLoopback(u.Hostname()):
 		return nil, fmt.Errorf("server %s: http would send the key unencrypted; want https, or an address of this machine", u)
 	case key == "":

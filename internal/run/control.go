@@ -11,11 +11,12 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/net/netutil"
 
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/group"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/front/console"
 	"github.com/hongbao-project/hongbao/internal/front/control"
-	"github.com/hongbao-project/hongbao/internal/front/serve"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/pages"
@@ -24,10 +25,52 @@ import (
 // controlPatience is how long a request of the administration API waits for work that continues in the background.
 const controlPatience = 10 * time.Second
 
+// The time limits of a connection to the control listener that no setting changes, and how many may be open.
+const (
+	controlHeaderTimeout, controlIdleTimeout = 5 * time.Second, 75 * time.Second
+	controlConnections                       = 20_000
+)
+
+// Control serves the administration API and the console until ctx ends. It answers no users, so it is no witness of
+// their grants.
+func Control(ctx context.Context, cfg *configs.Config) (err error) {
+	server, err := controlConfig(cfg)
+	if err != nil {
+		return err
+	}
+	p, err := newProcess(cfg, "control", true)
+	if err != nil {
+		return err
+	}
+	defer p.stop(ctx, &err)
+	if err := p.trace(ctx, 0); err != nil {
+		return err
+	}
+	if err := p.await(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	defer p.TendJournal(ctx)()
+	p.set.Keys(p.Authority().Ends)
+	p.exportState()
+	a, err := p.administer(ctx, &server, Serving{})
+	if err != nil {
+		return err
+	}
+	return group.Run(ctx, p.opsPart(func() error { return nil }), group.Part{Name: "control", Run: a.run})
+}
+
+func controlConfig(cfg *configs.Config) (configs.Control, error) {
+	server := cfg.ControlConfig()
+	if err := errors.Join(server.Check(), cfg.CheckControl()); err != nil {
+		return server, app.Usage("%w", err)
+	}
+	return server, nil
+}
+
 // administration is the open control listener, with what it serves: the administration API and the console.
 type administration struct {
 	*process
-	server  *serve.Config
+	server  *configs.Control
 	api     *control.Control
 	source  *pages.Source
 	site    *console.Console
@@ -35,9 +78,8 @@ type administration struct {
 	open    net.Listener
 }
 
-// administer opens the control listener. guard, if not nil, wraps its handler. The caller must call run.
-func (p *process) administer(ctx context.Context, server *serve.Config, guard func(http.Handler) http.Handler,
-	faults console.Faults) (a *administration, err error) {
+// administer opens the control listener. The caller must call run.
+func (p *process) administer(ctx context.Context, server *configs.Control, with Serving) (a *administration, err error) {
 	a = &administration{process: p, server: server, source: pages.NewSource(p.App)}
 	a.api, err = control.New(p.App, p.Authority(), p.Log(), control.Config{
 		AnswerTime: server.AnswerTime(), Patience: min(controlPatience, server.AnswerTime()/2),
@@ -47,21 +89,21 @@ func (p *process) administer(ctx context.Context, server *serve.Config, guard fu
 	}
 	a.site, err = console.New(p.Config.Console, console.Deps{Source: a.source, Actions: pages.NewActions(p.App),
 		Operations: func(who *access.Caller) console.Operations { return &ops.Local{App: p.App, Caller: who} },
-		Authority:  p.Authority(), Faults: faults, Log: p.Log(), Deployment: p.Config.Deployment.ID,
-		TLS: server.ControlTLS != nil})
+		Authority:  p.Authority(), Faults: with.Faults, Log: p.Log(), Deployment: p.Config.Deployment.ID,
+		TLS: server.TLS != nil})
 	if err != nil {
 		return nil, err
 	}
 	if a.handler, err = a.route(); err != nil {
 		return nil, err
 	}
-	if guard != nil {
-		a.handler = guard(a.handler)
+	if with.Guard != nil {
+		a.handler = with.Guard(a.handler)
 	}
-	if server.ControlTLS == nil && p.Allows(configs.UnsafeControlListen) {
-		p.Log().Warn("unsafe.allow: API keys are sent in clear text to " + server.ControlListen)
+	if server.TLS == nil && p.Allows(configs.UnsafeControlListen) {
+		p.Log().Warn("unsafe.allow: API keys are sent in clear text to " + server.Listen)
 	}
-	a.open, err = web.Opener(p.Config.Seams.Listen).Listen(ctx, server.ControlListen, "serve.control_listen")
+	a.open, err = web.Opener(p.Config.Seams.Listen).Listen(ctx, server.Listen, "control.listen")
 	return a, err
 }
 
@@ -76,7 +118,7 @@ func (a *administration) route() (http.Handler, error) {
 		mux.Handle(path, api)
 	}
 	mux.Handle("/", a.site)
-	return a.requests("control_listen", web.CleanPaths(mux, api)), nil
+	return a.requests("control", web.CleanPaths(mux, api)), nil
 }
 
 // run serves until ctx ends. Then it ends the open pages, and returns when the running requests are answered or the drain
@@ -88,12 +130,14 @@ func (a *administration) run(ctx context.Context) error {
 	serving, end := context.WithCancel(ctx)
 	defer end()
 	go func() { site <- a.site.Run(serving) }()
-	a.Log().Info("serving the administration", zap.Stringer("address", a.open.Addr()), zap.Bool("tls", a.server.ControlTLS != nil))
-	l := netutil.LimitListener(a.open, a.server.Connections)
-	if a.server.ControlTLS != nil {
-		l = tls.NewListener(l, a.server.ControlTLS)
+	a.Log().Info("serving the administration", zap.Stringer("address", a.open.Addr()), zap.Bool("tls", a.server.TLS != nil))
+	l := netutil.LimitListener(a.open, controlConnections)
+	if a.server.TLS != nil {
+		l = tls.NewListener(l, a.server.TLS)
 	}
-	running := web.Start(context.WithoutCancel(ctx), l, a.handler, serve.Limits(a.server), a.Log())
+	running := web.Start(context.WithoutCancel(ctx), l, a.handler, web.Limits{
+		ReadHeaderTimeout: min(controlHeaderTimeout, a.server.ReadTimeout), ReadTimeout: a.server.ReadTimeout,
+		WriteTimeout: a.server.WriteTimeout, IdleTimeout: controlIdleTimeout}, a.Log())
 	var err error
 	select {
 	case err = <-running.Ended:

@@ -28,6 +28,7 @@ const healthTime = 5 * time.Second
 func opsListeners(cfg *configs.Config) map[string][2]string {
 	return map[string][2]string{
 		"serve":   {"serve.ops_listen", cfg.Serve.OpsListen},
+		"control": {"control.ops_listen", cfg.Control.OpsListen},
 		"work":    {"work.ops_listen", cfg.Work.OpsListen},
 		"balance": {"balance.ops_listen", cfg.Balance.OpsListen},
 	}

@@ -36,7 +36,7 @@ func TestHealth(t *testing.T) {
 	require.ErrorAs(t, err, &app.UsageError{})
 	require.ErrorContains(t, err, "serve.ops_listen is empty")
 	_, err = CheckHealth(t.Context(), cfg, "audit")
-	require.ErrorContains(t, err, "want one of balance, serve, work")
+	require.ErrorContains(t, err, "want one of balance, control, serve, work")
 
 	s.Close()
 	_, err = CheckHealth(t.Context(), cfg, "work")

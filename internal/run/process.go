@@ -84,7 +84,7 @@ func (p *process) ops(ready func() error) *web.Ops {
 	return o
 }
 
-// opsPart returns the ops listener as a part of a running work or balance process. Package serve has its own.
+// opsPart returns the ops listener as a part of a running process. Package serve has its own.
 func (p *process) opsPart(ready func() error) group.Part {
 	o := p.ops(ready)
 	o.Pprof, o.Opened = p.Config.Ops.Pprof, func(at net.Addr) {
@@ -93,15 +93,20 @@ func (p *process) opsPart(ready func() error) group.Part {
 	return group.Part{Name: "ops", Run: o.Run}
 }
 
-// exportState exports metrics of the deployment's state. counts, if not nil, selects the campaigns to include.
-func (p *process) exportState(counts *metrics.GrabCounts) {
-	cfg := p.Config.Ops
-	p.set.State(metrics.Poll{Every: cfg.Poll, Timeout: cfg.PollTimeout,
-		Ask: func(ctx context.Context) (*metrics.State, error) {
-			var campaigns []string
-			if counts != nil {
-				campaigns = counts.Seen(cfg.Campaigns)
-			}
-			return deliveries.Of(p.App).State(ctx, campaigns)
-		}})
+// exportState exports metrics of the deployment's state. The processes that do so run in every deployment that has to
+// be watched: the workers, and the administration, which is there when all workers are scaled to zero. A server of grabs
+// exports only what it decides, so that its number costs the stores nothing.
+func (p *process) exportState() {
+	p.set.State(p.poll(deliveries.Of(p.App).State))
+}
+
+// exportLeft exports how many packets the campaigns have left whose grabs this process has decided.
+func (p *process) exportLeft(counts *metrics.GrabCounts) {
+	p.set.Left(p.poll(func(ctx context.Context) (*metrics.State, error) {
+		return deliveries.Of(p.App).Left(ctx, counts.Seen(p.Config.Ops.Campaigns))
+	}))
+}
+
+func (p *process) poll(ask func(context.Context) (*metrics.State, error)) metrics.Poll {
+	return metrics.Poll{Every: p.Config.Ops.Poll, Timeout: p.Config.Ops.PollTimeout, Ask: ask}
 }

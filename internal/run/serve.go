@@ -20,8 +20,10 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// Serving has what a development server adds to Serve. Each field may be nil.
+// Serving has the options of Serve. Each field may be zero. A development server sets the last three.
 type Serving struct {
+	// Control runs the administration API and the console in the same process, as the function Control does.
+	Control bool
 	// Guard wraps the handler of every listener.
 	Guard func(http.Handler) http.Handler
 	// Ready is called once all listeners are open, with their addresses and the server's Grabber.
@@ -30,18 +32,17 @@ type Serving struct {
 	Faults console.Faults
 }
 
-// Addresses are the addresses of the listeners of Serve. Control is nil if that listener is not open.
+// Addresses are the addresses of the listeners of Serve. Control is nil without Serving.Control.
 type Addresses struct {
 	serve.Addresses
 	Control net.Addr
 }
 
-// Serve answers grabs over HTTP until ctx ends. If a ledger is configured, it also serves the administration API and
-// the console, whose API keys are in the ledger.
+// Serve answers grabs over HTTP until ctx ends.
 func Serve(ctx context.Context, cfg *configs.Config, with Serving) (err error) {
-	server := cfg.ServeConfig()
-	if err := errors.Join(server.Check(), cfg.CheckServe()); err != nil {
-		return app.Usage("%w", err)
+	server, err := serveConfig(cfg, with.Control)
+	if err != nil {
+		return err
 	}
 	p, err := newProcess(cfg, "serve", true)
 	if err != nil {
@@ -62,17 +63,7 @@ func Serve(ctx context.Context, cfg *configs.Config, with Serving) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, finish(ctx)) }()
-	if server.TLS == nil && p.Allows(configs.UnsafeServeListen) {
-		p.Log().Warn("unsafe.allow: tokens are sent in clear text to " + server.Listen)
-	}
-	deps := serve.Deps{Grabber: grabber, Refused: counts.refused, Wrap: p.watchRequests, Metrics: p.set.Handler(), Pprof: cfg.Ops.Pprof,
-		Reader: find.NewReader(p.App), KeyFile: cfg.ServeKeyFile(),
-		Guard: with.Guard, Log: p.Log(), Opener: cfg.Seams.Listen, Connections: p.set.Connections()}
-	if cfg.Ledger.DSN != "" {
-		deps.Keys, deps.Denied = p.Authority(), p.Denied
-		p.set.Keys(p.Authority().Ends)
-	}
-	s, err := serve.New(server, deps)
+	s, err := p.newServer(&server, grabber, counts, with.Guard)
 	if err != nil {
 		return err
 	}
@@ -82,10 +73,12 @@ func Serve(ctx context.Context, cfg *configs.Config, with Serving) (err error) {
 			with.Ready(Addresses{at, control}, grabber)
 		}
 	}
-	if cfg.Ledger.DSN == "" || server.ControlListen == "" {
+	if !with.Control {
 		return s.Run(ctx, func(at serve.Addresses) { ready(at, nil) })
 	}
-	a, err := p.administer(ctx, &server, with.Guard, with.Faults)
+	administration := cfg.ControlConfig()
+	p.exportState()
+	a, err := p.administer(ctx, &administration, with)
 	if err != nil {
 		return err
 	}
@@ -99,6 +92,34 @@ func Serve(ctx context.Context, cfg *configs.Config, with Serving) (err error) {
 	err = s.Run(ctx, func(at serve.Addresses) { ready(at, a.open.Addr()) })
 	end()
 	return errors.Join(err, <-ran)
+}
+
+func serveConfig(cfg *configs.Config, withControl bool) (serve.Config, error) {
+	server := cfg.ServeConfig()
+	if err := errors.Join(server.Check(), cfg.CheckServe()); err != nil {
+		return server, app.Usage("%w", err)
+	}
+	if !withControl {
+		return server, nil
+	}
+	_, err := controlConfig(cfg)
+	return server, err
+}
+
+// newServer returns the server of grabs. Its callers may have API keys if there is a ledger, which has the keys.
+func (p *process) newServer(cfg *serve.Config, g serve.Grabber, counts *answerCounts, guard func(http.Handler) http.Handler,
+) (*serve.Server, error) {
+	if cfg.TLS == nil && p.Allows(configs.UnsafeServeListen) {
+		p.Log().Warn("unsafe.allow: tokens are sent in clear text to " + cfg.Listen)
+	}
+	deps := serve.Deps{Grabber: g, Refused: counts.refused, Wrap: p.watchRequests, Metrics: p.set.Handler(), Pprof: p.Config.Ops.Pprof,
+		Reader: find.NewReader(p.App), KeyFile: p.Config.ServeKeyFile(),
+		Guard: guard, Log: p.Log(), Opener: p.Config.Seams.Listen, Connections: p.set.Connections()}
+	if p.Config.Ledger.DSN != "" {
+		deps.Keys, deps.Denied = p.Authority(), p.Denied
+		p.set.Keys(p.Authority().Ends)
+	}
+	return serve.New(*cfg, deps)
 }
 
 // inBackground runs a function until stop is called, and then waits for it.
@@ -119,7 +140,7 @@ func (p *process) grabber(to *answerCounts) (g serve.Grabber, finish func(contex
 	counts := p.set.Grabs()
 	cfg.Called = func(c producer.Call) { counts.Called(c.Campaign, c.Grabs, c.Took, c.Err) }
 	p.set.Remembered(p.Store().Remembered)
-	p.exportState(counts)
+	p.exportLeft(counts)
 	p.traceCalls(&cfg)
 	grabs, err := producer.New(cfg)
 	if err != nil {

@@ -163,6 +163,6 @@ func (p *process) workOps(all sinkWorkers) group.Part {
 		sinks.Tally(w.config.Group, w.tally)
 	}
 	p.set.Publisher(all.published)
-	p.exportState(nil)
+	p.exportState()
 	return p.opsPart(all.ready)
 }

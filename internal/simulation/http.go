@@ -58,7 +58,7 @@ func serveAddr(place string) netip.AddrPort {
 func (s *slot) serve(ctx context.Context, cfg *configs.Config) error {
 	_, p := s.get()
 	at := serveAddr(s.name)
-	cfg.Serve.Listen, cfg.Serve.ControlListen = at.String(), ""
+	cfg.Serve.Listen = at.String()
 	cfg.Serve.OpsListen = netip.AddrPortFrom(at.Addr(), at.Port()+1).String()
 	cfg.Serve.DrainDelay, cfg.Serve.DrainTimeout = 500*time.Millisecond, 3*time.Second
 	cfg.Seams.Listen = p.listen

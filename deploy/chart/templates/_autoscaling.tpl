@@ -1,7 +1,7 @@
-{{- /* The autoscaler of a sink's workers. Takes root, part, sink and auto. All processes of a deployment export the same
+{{- /* The autoscaler of a sink's workers. Takes root, part, sink and auto. control and all workers export the same
 values, so the queries take the maximum for each shard, and never the sum of the processes. Without any value, one worker
 is started. One worker runs while a shard is frozen, too, because only workers open shards; and while the ledger has work
-for workers: added packets that are not in Redis, credits in doubt. With no worker, only serve exports these values. */ -}}
+for workers: added packets that are not in Redis, credits in doubt. With no worker, only control exports these values. */ -}}
 {{- define "hongbao.autoscaling" -}}
 {{- $a := .auto -}}
 {{- if gt (int $a.minReplicas) (int $a.maxReplicas) }}{{ fail (printf "work.autoscaling of %s: minReplicas is above maxReplicas" .sink) }}{{ end }}

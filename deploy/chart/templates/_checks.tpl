@@ -34,13 +34,16 @@ a million users, 50 MB for the program. */ -}}
 {{- end -}}
 {{- end -}}
 
-{{- /* Without workers, only serve exports how much work waits. Takes the root. */ -}}
+{{- /* Without workers, only control exports how much work waits. Takes the root. */ -}}
 {{- define "hongbao.checkZero" -}}
-{{- $serve := .Values.serve -}}
-{{- if not (and $serve.enabled (or $serve.autoscaling.enabled $serve.replicas)) -}}
-{{- fail "work.autoscaling: with minReplicas 0 and no serve, no process reports that grants wait: set minReplicas to 1, or enable serve" -}}
+{{- if not .Values.control.enabled -}}
+{{- fail "work.autoscaling: with minReplicas 0 and no control, no process reports that grants wait: set minReplicas to 1, or enable control" -}}
 {{- end -}}
-{{- if not (include "hongbao.readsLedger" (dict "root" . "values" $serve)) -}}
-{{- fail "work.autoscaling: with minReplicas 0, serve must report the unfinished work of the ledger: give serve the variable HONGBAO_LEDGER_DSN, or set minReplicas to 1" -}}
+{{- end -}}
+
+{{- /* What earlier values said of serve, whose pods had the administration. Takes the root. */ -}}
+{{- define "hongbao.checkMoved" -}}
+{{- if hasKey .Values.serve "control" -}}
+{{- fail "serve.control: administration has pods of its own now: remove serve.control, and set control.enabled, control.service.enabled, control.service.port and control.tls.secret instead; control needs the secrets of the role hongbao_control (control.secrets), and serve no longer does" -}}
 {{- end -}}
 {{- end -}}

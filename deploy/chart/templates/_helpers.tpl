@@ -48,7 +48,7 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 
 {{- /* hongbao.yaml. */ -}}
 {{- define "hongbao.config" -}}
-{{- range tuple "serve.listen" "serve.ops_listen" "serve.drain_delay" "serve.drain_timeout" "serve.keys" "serve.tls_cert" "serve.tls_key" "serve.control_listen" "serve.control_tls_cert" "serve.control_tls_key" "work.ops_listen" "consumer.drain_timeout" "log.format" -}}
+{{- range tuple "serve.listen" "serve.ops_listen" "serve.drain_delay" "serve.drain_timeout" "serve.keys" "serve.tls_cert" "serve.tls_key" "control.listen" "control.ops_listen" "control.drain_timeout" "control.tls_cert" "control.tls_key" "work.ops_listen" "consumer.drain_timeout" "log.format" -}}
 {{- $path := splitList "." . -}}
 {{- $section := default dict (get $.Values.config (first $path)) -}}
 {{- if hasKey $section (last $path) -}}

@@ -36,9 +36,9 @@ var (
 		Help: "Number of requests to Kafka that got no answer.", Normal: "does not grow"})
 )
 
-var ofServe = group("hongbao serve", "Exported on `serve.ops_listen`. The balance server also exports "+
+var ofServe = group("hongbao serve", "Exported on `serve.ops_listen`. `hongbao control` and the balance server also export "+
 	"`hongbao_http_requests_total`, `hongbao_http_request_seconds` and `hongbao_key_expiry_timestamp_seconds`, on "+
-	"`balance.ops_listen`.")
+	"`control.ops_listen` and `balance.ops_listen`.")
 
 // Metrics that the servers export.
 var (
@@ -73,7 +73,7 @@ var (
 	HTTPRequests = ofServe.add(Metric{Name: "hongbao_http_requests_total", Kind: Counter,
 		Labels: []string{"listener", "route", "status"},
 		Help: "Number of requests, by the knob of the listener (listen: users and gateways, or clients of the balance " +
-			"server; control_listen: administration and console), route (the pattern of the path) and status of the response.",
+			"server; control: administration and console), route (the pattern of the path) and status of the response.",
 		Normal: "mostly 200, some 429; 503 only for a short time"})
 	HTTPSeconds = ofServe.add(Metric{Name: "hongbao_http_request_seconds", Kind: Histogram,
 		Labels: []string{"listener", "route"}, Buckets: seconds,
@@ -85,7 +85,7 @@ var (
 			"and keys that were made for a week or less, do not count. Absent without ledger.dsn.",
 		Normal: "more than a week ahead"})
 	Connections = ofServe.add(Metric{Name: "hongbao_http_connections", Kind: Gauge, Labels: []string{"listener"},
-		Help:   "Number of open connections, by the knob of the listener: listen, control_listen or ops_listen.",
+		Help:   "Number of open connections, by the knob of the listener of hongbao serve: listen or ops_listen.",
 		Normal: "well below serve.connections"})
 )
 
@@ -154,8 +154,8 @@ var (
 		Help: "Number of open claims that this worker found and took over, including its own earlier claims.", Normal: "grows after a worker died"})
 )
 
-var ofState = group("The state of the deployment", "`hongbao serve` and `hongbao work` ask Redis and the ledger when they are "+
-	"scraped, at most once in `ops.poll`. All processes report the same values: take the maximum, never the sum. While "+
+var ofState = group("The state of the deployment", "`hongbao control` (and `hongbao serve --control`) and `hongbao work` ask Redis and the "+
+	"ledger when they are scraped, at most once in `ops.poll`. All of them report the same values: take the maximum, never the sum. While "+
 	"a server of Redis does not answer, its values are absent.")
 
 // Metrics that are read from Redis.

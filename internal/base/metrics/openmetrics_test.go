@@ -51,11 +51,14 @@ func everything(t *testing.T) string {
 	s.Certificates(func() map[string]time.Time { return map[string]time.Time{"serve.tls_cert": time.Now()} })
 	s.Settings(Settings{UnsafeAllow: []string{"redis_settings"}})
 	s.Publisher(func() Published { return Published{Batches: 4} })
+	s.Left(Poll{Timeout: time.Second, Every: time.Hour, Ask: func(context.Context) (*State, error) {
+		return &State{Campaigns: []CampaignState{{ID: "rain", Left: 3}}}, nil
+	}})
 	s.State(Poll{Timeout: time.Second, Every: time.Hour, Ask: func(context.Context) (*State, error) {
 		return &State{
 			Sinks:  []SinkState{{Sink: "kafka", Workers: 2, Shards: []SinkShard{{Shard: 4, Lag: 5, Parked: []int64{0, 3}}}}},
 			Shards: []ShardState{{Shard: 4, Open: true, Events: 9}}, Servers: []ServerState{{Server: "r:1"}},
-			Campaigns: []CampaignState{{ID: "rain", Left: 3}}, Withheld: new(int64), JournalWaits: new(int64), Audit: &AuditState{Started: time.Now()},
+			Withheld: new(int64), JournalWaits: new(int64), Audit: &AuditState{Started: time.Now()},
 			Ledger: &LedgerState{Unrefunded: new(time.Duration), Unfinished: map[string]Backlog{"top_ups": {Count: 3}}},
 		}, nil
 	}})

@@ -85,7 +85,7 @@ func TestRequestsAreCounted(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/campaigns/{id}", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	wrap := s.Requests()
-	h, admin := wrap("listen", mux), wrap("control_listen", mux)
+	h, admin := wrap("listen", mux), wrap("control", mux)
 	mux.HandleFunc("GET /events", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 	})
@@ -99,11 +99,11 @@ func TestRequestsAreCounted(t *testing.T) {
 	text := scrape(t, s)
 	has(t, text, `hongbao_http_requests_total{listener="listen",route="/v1/campaigns/{id}",status="418"} 2.0`,
 		`hongbao_http_requests_total{listener="listen",route="none",status="404"} 2.0`,
-		`hongbao_http_requests_total{listener="control_listen",route="/v1/campaigns/{id}",status="418"} 3.0`,
+		`hongbao_http_requests_total{listener="control",route="/v1/campaigns/{id}",status="418"} 3.0`,
 		`hongbao_http_request_seconds_count{listener="listen",route="/v1/campaigns/{id}"} 2`,
-		`hongbao_http_request_seconds_count{listener="control_listen",route="/v1/campaigns/{id}"} 3`,
-		`hongbao_http_requests_total{listener="control_listen",route="/events",status="200"} 1.0`)
-	require.NotContains(t, text, `hongbao_http_request_seconds_count{listener="control_listen",route="/events"}`)
+		`hongbao_http_request_seconds_count{listener="control",route="/v1/campaigns/{id}"} 3`,
+		`hongbao_http_requests_total{listener="control",route="/events",status="200"} 1.0`)
+	require.NotContains(t, text, `hongbao_http_request_seconds_count{listener="control",route="/events"}`)
 }
 
 // stub is a handler that returns these errors.
@@ -173,7 +173,7 @@ func TestStateIsAskedForOnce(t *testing.T) {
 			Campaigns: []CampaignState{{"rain", 3}}, Withheld: new(int64(17)), JournalWaits: new(int64(4)),
 			Audit: &AuditState{at, 2, 1}, Ledger: &LedgerState{map[string]Backlog{"top_ups": {3, time.Minute}}, new(time.Hour), 2}}, nil
 	}}}
-	s.registry.MustRegister(newPolled(c.read, append(ofState.Metrics, CampaignLeft)...))
+	s.registry.MustRegister(newPolled(c.read, ofState.Metrics...), newPolled(c.readLeft, CampaignLeft))
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() { scrape(t, s) })

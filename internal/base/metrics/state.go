@@ -103,10 +103,24 @@ type Poll struct {
 	Every time.Duration
 }
 
-// State exports the deployment's state. A scrape reads the state at most once in Poll.Every.
+// State exports the deployment's state, without its campaigns. A scrape reads the state at most once in Poll.Every.
 func (s *Set) State(p Poll) {
 	c := &stateCache{poll: p}
-	s.registry.MustRegister(newPolled(c.read, append(ofState.Metrics, CampaignLeft)...))
+	s.registry.MustRegister(newPolled(c.read, ofState.Metrics...))
+}
+
+// Left exports only the campaigns of a state, which a scrape reads at most once in Poll.Every.
+func (s *Set) Left(p Poll) {
+	c := &stateCache{poll: p}
+	s.registry.MustRegister(newPolled(c.readLeft, CampaignLeft))
+}
+
+func (c *stateCache) readLeft(add func(m *Metric, value float64, labels ...string)) {
+	if state, _, _ := c.get(); state != nil {
+		for _, one := range state.Campaigns {
+			add(CampaignLeft, float64(one.Left), one.ID)
+		}
+	}
 }
 
 type stateCache struct {
@@ -156,9 +170,6 @@ func (c *stateCache) read(add func(m *Metric, value float64, labels ...string)) 
 		add(RedisKeeps, truth(s.Noevicts), s.Server)
 		add(RedisReplicas, float64(s.Replicas), s.Server)
 		add(RequiredReplicas, float64(s.RequiredReplicas), s.Server)
-	}
-	for _, one := range state.Campaigns {
-		add(CampaignLeft, float64(one.Left), one.ID)
 	}
 	if state.Withheld != nil {
 		add(WithheldPackets, float64(*state.Withheld))

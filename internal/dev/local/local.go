@@ -167,7 +167,7 @@ func (d *Deployment) Describe(w io.Writer) {
 
 // own are the prefixes of configuration keys that only this package may set, because it starts the servers.
 var own = []string{"deployment.", "redis.", "ledger.", "settlement.", "remote.", "kafka.", "serve.listen",
-	"serve.control_listen", "serve.ops_listen", "work.ops_listen"}
+	"control.listen", "control.ops_listen", "serve.ops_listen", "work.ops_listen"}
 
 // configure writes the configuration file and reads it. Leases and timeouts are short, so that other workers take
 // over a killed worker's grants within seconds.

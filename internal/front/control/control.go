@@ -51,7 +51,7 @@ func (c *Control) Close() { c.tasks.close() }
 func (c *Control) API() *web.API {
 	api := &web.API{
 		Title: "Hongbao administration", Description: "The operations of the hongbao commands, over HTTP. See docs/administration.md.",
-		Pages: "docs/api-control.md and /openapi.json list the paths", Listener: "serve.control_listen",
+		Pages: "docs/api-control.md and /openapi.json list the paths", Listener: "control.listen",
 		Codes: []string{"host_unknown"},
 		Schemes: map[string]*huma.SecurityScheme{
 			"key": {Type: "http", Scheme: "bearer", BearerFormat: "hb_...", Description: "An API key."},

@@ -37,12 +37,12 @@ type Replay struct {
 	Patience time.Duration
 }
 
-// CheckListed returns an error for a replay to another topic that serve.replay_topics does not list. Replays over HTTP
+// CheckListed returns an error for a replay to another topic that control.replay_topics does not list. Replays over HTTP
 // are checked, because an API key must not give access to every topic that this process may write to.
 func (a Deliveries) CheckListed(to string) error {
 	topic, other := strings.CutPrefix(to, "topic:")
-	if other && topic != a.app.Config.Publisher.Topic && !slices.Contains(a.app.Config.Serve.ReplayTopics, topic) {
-		return app.Usage("topic %.80q is not in serve.replay_topics: add it there, or run `hongbao replay`", topic)
+	if other && topic != a.app.Config.Publisher.Topic && !slices.Contains(a.app.Config.Control.ReplayTopics, topic) {
+		return app.Usage("topic %.80q is not in control.replay_topics: add it there, or run `hongbao replay`", topic)
 	}
 	return nil
 }

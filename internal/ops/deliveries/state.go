@@ -20,7 +20,7 @@ import (
 
 // State reads the state of the deployment from Redis, and the unfinished work from the ledger, if there is one.
 // The error reports servers that do not answer. Parts that can't be read in time, or not by this build, are missing.
-func (a Deliveries) State(ctx context.Context, campaigns []string) (*metrics.State, error) {
+func (a Deliveries) State(ctx context.Context) (*metrics.State, error) {
 	out := &metrics.State{}
 	var g errgroup.Group // a failure does not cancel the other reads
 	var mu sync.Mutex
@@ -40,13 +40,6 @@ func (a Deliveries) State(ctx context.Context, campaigns []string) (*metrics.Sta
 			return err
 		}
 		return nil
-	})
-	ask(func() error {
-		left, err := a.app.Store().Left(ctx, campaigns)
-		for _, id := range slices.Sorted(maps.Keys(left)) {
-			out.Campaigns = append(out.Campaigns, metrics.CampaignState{ID: id, Left: left[id]})
-		}
-		return err
 	})
 	ask(func() error {
 		last, found, err := a.app.Store().LastAudit(ctx)
@@ -88,6 +81,16 @@ func (a Deliveries) State(ctx context.Context, campaigns []string) (*metrics.Sta
 	}
 	err := g.Wait()
 	return out, errors.Join(append(outages, err)...)
+}
+
+// Left reads from Redis how many packets the campaigns have left. The rest of the state is empty.
+func (a Deliveries) Left(ctx context.Context, campaigns []string) (*metrics.State, error) {
+	out := &metrics.State{}
+	left, err := a.app.Store().Left(ctx, campaigns)
+	for _, id := range slices.Sorted(maps.Keys(left)) {
+		out.Campaigns = append(out.Campaigns, metrics.CampaignState{ID: id, Left: left[id]})
+	}
+	return out, err
 }
 
 // unfinished reads from the ledger what waits for a worker or a person. It returns nil if the ledger does not answer.

@@ -33,18 +33,20 @@ func TestStateKeepsWhatCame(t *testing.T) {
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
 	a := apptest.OnRedis(t, server, hongbao.DurabilityFast, 1)
 	require.NoError(t, a.Redis().HSet(t.Context(), a.Store().Shard(0).Keys.Audit(), "started", "yesterday").Err())
-	s, err := Of(a).State(t.Context(), []string{"rain"})
+	s, err := Of(a).State(t.Context())
 	require.NoError(t, err)
 	require.Nil(t, s.Audit)
 	require.Len(t, s.Servers, 1)
 	require.Len(t, s.Shards, a.Store().Len())
-	require.EqualValues(t, 50, s.Campaigns[0].Left)
+	left, err := Of(a).Left(t.Context(), []string{"rain", "none"})
+	require.NoError(t, err)
+	require.Equal(t, []metrics.CampaignState{{ID: "rain", Left: 50}}, left.Campaigns)
 	for _, sink := range s.Sinks {
 		require.Len(t, sink.Shards, a.Store().Len())
 	}
 	late, cancel := context.WithDeadline(t.Context(), time.Now())
 	defer cancel()
-	s, err = Of(a).State(late, []string{"rain"})
+	s, err = Of(a).State(late)
 	require.Error(t, err)
 	require.Empty(t, s.Servers)
 }
@@ -96,7 +98,7 @@ func TestStateTellsWhatWaitsInTheLedger(t *testing.T) {
 	now := time.Now()
 	spec := apptest.Creates(t, a, "rain")
 	unfinished := func() *metrics.LedgerState {
-		s, err := Of(a).State(t.Context(), nil)
+		s, err := Of(a).State(t.Context())
 		require.NoError(t, err)
 		return s.Ledger
 	}

@@ -113,7 +113,7 @@ func scrapes(l Limits) []Alert {
 	info := func(command, instance, values string) [2]string {
 		return at(metrics.BuildInfo, `command="`+command+`",instance="`+instance+`"`, values)
 	}
-	servers := metrics.BuildInfo.Name + `{command=~"serve|balance"}`
+	servers := metrics.BuildInfo.Name + `{command=~"serve|control|balance"}`
 	gone := func(labels, series string) string {
 		return fmt.Sprintf("%s unless %s", per("count", labels, fmt.Sprintf("last_over_time(%s[%s])", series, span(l.Gone))),
 			per("count", labels, series))
