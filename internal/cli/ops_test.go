@@ -55,6 +55,8 @@ func scrape(t *testing.T, address, deployment string) string {
 	return ownDeployment.ReplaceAllString(text, "")
 }
 
+var keyEnds = regexp.MustCompile(`hongbao_key_expiry_timestamp_seconds\{role="gateway"\} 1\.[0-9]+e\+09`)
+
 const opsLine = "serving metrics and health"
 
 // `hongbao serve --control` and `hongbao work` export the same metrics about the deployment. Each also exports metrics of its own
@@ -75,8 +77,11 @@ func TestMetricsOfServeAndWork(t *testing.T) {
 		status, text := ask(t, g.ops("serving the administration", "address")+path)
 		require.Equal(t, want, status, text)
 	}
-	text := scrape(t, server, d.id())
-	require.Regexp(t, `hongbao_key_expiry_timestamp_seconds\{role="gateway"\} 1\.[0-9]+e\+09`, text)
+	var text string
+	testkit.Eventually(t, 30*time.Second, func() bool {
+		text = scrape(t, server, d.id())
+		return keyEnds.MatchString(text)
+	}, "the server has read the new key")
 	for _, line := range []string{
 		`hongbao_grabs_total{outcome="granted"} 3`, `hongbao_grabs_total{outcome="already_granted"} 1`,
 		`hongbao_grab_seconds_count 4`, `hongbao_grab_calls_total{result="ok"} 4`,

@@ -125,6 +125,7 @@ func (a *administration) route() (http.Handler, error) {
 // time is over.
 func (a *administration) run(ctx context.Context) error {
 	defer a.api.Close()
+	defer inBackground(ctx, a.Authority().Refresh)()
 	defer inBackground(ctx, a.source.Run)()
 	site := make(chan error, 1)
 	serving, end := context.WithCancel(ctx)

@@ -115,6 +115,13 @@ func (a *Authority) Ready(ctx context.Context) error {
 	return err
 }
 
+// Refresh keeps the list young until ctx ends. So a process without requests has a list when the ledger goes down.
+func (a *Authority) Refresh(ctx context.Context) {
+	for more := true; more; more = retry.Pause(ctx, renewAge) {
+		_, _ = a.current(ctx, func(*list) bool { return true }) // while it fails, requests report it
+	}
+}
+
 // Ends returns the next end of a live key of each role. It reads the ledger like a request. While the ledger is
 // unreachable, it returns the ends from the last list. It leaves out keys without an end, and keys that were made for
 // at most EndsSoon: their end surprises no one.

@@ -49,7 +49,14 @@ func (b *fakeLedger) Live(ctx context.Context) (Live, error) {
 	return Live{slices.Clone(b.keys), slices.Clone(b.sessions)}, b.err
 }
 
-func (b *fakeLedger) AddSession(_ context.Context, s Session) error {
+func (b *fakeLedger) AddSession(ctx context.Context, s Session) error {
+	b.mu.Lock()
+	hangs := b.hangs
+	b.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err == nil {

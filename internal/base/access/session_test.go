@@ -1,6 +1,8 @@
 package access
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,6 +70,50 @@ func TestSessions(t *testing.T) {
 		}
 		_, err = here.StartSession(t.Context(), text, SessionTimes{Lasts: time.Hour, Idle: time.Hour})
 		require.ErrorIs(t, err, ErrUnauthorized)
+	})
+}
+
+// While the ledger is unreachable, the owner of a cached key can log in, for the actions that must work without the
+// ledger. Only this process knows the session, and it ends when the ledger is back.
+func TestSessionWithoutTheLedger(t *testing.T) {
+	t.Parallel()
+	outages(t, func(t *testing.T, disconnect func(*fakeLedger)) {
+		k, text := NewKey(RoleOperator, nil)
+		b := &fakeLedger{keys: []Key{k}}
+		here, there := NewAuthority(b), NewAuthority(b)
+		ctx, cancel := context.WithCancel(t.Context())
+		var refreshing sync.WaitGroup
+		for _, a := range []*Authority{here, there} {
+			refreshing.Go(func() { a.Refresh(ctx) })
+		}
+		wait(t, time.Hour) // nobody uses the key
+		b.set(func() { disconnect(b) })
+		wait(t, time.Minute)
+		login := For(t.Context(), ReadCampaigns)
+		times := SessionTimes{Lasts: time.Hour, Idle: time.Hour}
+		_, err := here.StartSession(t.Context(), text, times)
+		require.True(t, hongbao.IsOutage(err), "not for every action")
+		id, err := here.StartSession(login, text, times)
+		require.NoError(t, err)
+		_, wrong := NewKey(RoleOperator, nil)
+		_, err = here.StartSession(login, wrong, times)
+		require.True(t, hongbao.IsOutage(err))
+		for _, action := range []Action{ReadCampaigns, PauseCampaign, PauseSink} {
+			_, err = here.Session(For(t.Context(), action), id)
+			require.NoError(t, err, action)
+		}
+		_, err = here.Session(For(t.Context(), CloseCampaign), id)
+		require.True(t, hongbao.IsOutage(err))
+		_, err = there.Session(For(t.Context(), ReadCampaigns), id)
+		require.True(t, hongbao.IsOutage(err))
+		require.Empty(t, b.sessions)
+
+		b.set(func() { b.err, b.hangs = nil, false })
+		wait(t, 2*renewAge)
+		_, err = here.Session(For(t.Context(), ReadCampaigns), id)
+		require.ErrorIs(t, err, ErrUnauthorized)
+		cancel()
+		refreshing.Wait()
 	})
 }
 
