@@ -44,7 +44,7 @@ type App struct {
 	denials   access.Denials
 	reads     access.Reads
 	late      unrefunded
-	tended    bool // TendJournal is running
+	tended    atomic.Bool // TendJournal is running
 	closes    []func() error
 }
 

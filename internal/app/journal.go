@@ -91,7 +91,7 @@ func (a *App) record(ctx context.Context, e *access.Entry) {
 		}
 		return
 	}
-	if a.tended { // tendJournal moves what waits from before
+	if a.tended.Load() { // tendJournal moves what waits from before
 		return
 	}
 	if err := a.moveJournal(ctx); err != nil {
@@ -201,7 +201,7 @@ func wrapJournal(err error) error {
 // TendJournal moves waiting entries from Redis to the ledger in the background, until stop is called. A server calls it
 // before its first request.
 func (a *App) TendJournal(ctx context.Context) (stop func()) {
-	a.tended = true
+	a.tended.Store(true)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
 	running.Go(func() { a.tendJournal(ctx) })

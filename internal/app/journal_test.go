@@ -82,7 +82,7 @@ func TestWhatRedisCanDoToTheJournal(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	a := onServers(t, "postgres", testkit.Postgres(t), "fsync,full_page_writes")
-	a.tended = true // no command moves the list
+	a.tended.Store(true) // no command moves the list
 	ctx := access.As(t.Context(), access.Actor{Who: "key:ann"})
 	a.Denied(ctx, access.Refund, "rain", access.ErrForbidden)
 	require.Zero(t, a.redis.LLen(ctx, a.store.Journal()).Val(), "it is in the ledger")

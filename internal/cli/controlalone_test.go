@@ -1,13 +1,17 @@
 package cli
 
 import (
+	"io"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
+	"net/url"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -23,16 +27,17 @@ func (d *deployment) control(knobs ...string) (p *program, base, ops string) {
 	return p, "http://" + at, "http://" + opsAt
 }
 
-// withKey sends a GET request with an API key, and returns the status.
-func withKey(t *testing.T, url, key string) int {
+// logIn logs in to the console with a key. It returns the status and the text of the first page.
+func logIn(t *testing.T, base, key string) (status int, text string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
-	req.Header.Set("Authorization", "Bearer "+key)
-	res, err := http.DefaultClient.Do(req)
+	res, err := (&http.Client{Jar: jar}).PostForm(base+"/login", url.Values{"key": {key}})
 	require.NoError(t, err)
-	require.NoError(t, res.Body.Close())
-	return res.StatusCode
+	defer res.Body.Close()
+	all, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	return res.StatusCode, string(all)
 }
 
 // While no `hongbao serve` runs, `hongbao control` serves the administration API and the console, runs commands for
@@ -46,7 +51,7 @@ func TestControlAlone(t *testing.T) {
 	at := atServer{t, []string{"HONGBAO_SERVER=" + base, "HONGBAO_KEY_FILE=" + keyFile(t, key, 0o600)}}
 	require.Zero(t, at.run("campaign", "pause", "rain", "--why", "test").code)
 	require.Equal(t, store.StatePaused, d.rdb.HGet(t.Context(), d.store.Home("rain").Keys.Campaign("rain"), "state").Val())
-	require.Equal(t, http.StatusOK, withKey(t, base+"/v1/campaigns/rain", key))
+	require.Equal(t, http.StatusOK, (&visitor{t, base, key}).statusOf("GET", "/v1/campaigns/rain"))
 	status, text := ask(t, base+"/login")
 	require.Equal(t, http.StatusOK, status, text)
 	text = scrape(t, ops, d.id())
@@ -94,7 +99,7 @@ func TestControlDelaysNoRestore(t *testing.T) {
 	// witnessed requires that only serve is registered, after control has shown a grant.
 	witnessed := func(control string) {
 		t.Helper()
-		require.Equal(t, http.StatusOK, withKey(t, control+"/v1/campaigns/rain/trail?user=u1", key))
+		require.Equal(t, http.StatusOK, (&visitor{t, control, key}).statusOf("GET", "/v1/campaigns/rain/trail?user=u1"))
 		registered, err := k.Witnesses(t.Context())
 		require.NoError(t, err)
 		require.Len(t, registered, 1)
@@ -120,6 +125,68 @@ func TestControlDelaysNoRestore(t *testing.T) {
 	require.Equal(t, "already_granted", g.grab("rain", "u1", "r2").Outcome)
 	p.Signal(syscall.SIGTERM)
 	require.Zero(t, p.wait(30*time.Second).code, p.Err.String())
+}
+
+// `hongbao control` starts before Redis. People can log in and see what the ledger has. Changes are refused until Redis is
+// open, which needs no restart.
+func TestControlWithoutRedis(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	server := testkit.NewRedis(t, testkit.RedisOptions{Dir: t.TempDir(), Args: map[string]string{"appendfsync": "always"}})
+	d := setup(t, options{redis: server})
+	d.campaign("rain", 9, 900)
+	key := d.key("operator")
+	require.NoError(t, server.Kill())
+	p, base, ops := d.control()
+	status, text := ask(t, ops+"/readyz")
+	require.Equal(t, http.StatusOK, status, text)
+	status, text = logIn(t, base, key)
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, text, "Spring rain")
+	const pause, why = "/v1/campaigns/rain/pause", `{"why":"test"}`
+	status, text = (&visitor{t, base, key}).send("POST", pause, "application/json", why)
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Contains(t, text, "redis was not opened since this process started")
+	require.NoError(t, server.Restart())
+	d.start("work") // opens the shard after it has checked for a loss
+	require.Equal(t, http.StatusOK, (&administrator{t, base, key}).post(pause, why, "pause", nil))
+	p.Signal(syscall.SIGTERM)
+	require.Zero(t, p.wait(30*time.Second).code, p.Err.String())
+}
+
+// The ledger goes down while nobody uses `hongbao control`. An operator can still log in, and pause a
+// campaign.
+func TestControlWithoutTheLedger(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{postgres: true})
+	d.campaign("rain", 9, 900)
+	key := d.key("operator", "--expires", "720h")
+	dsn, err := url.Parse(d.dsn)
+	require.NoError(t, err)
+	ledger := testkit.NewProxy(t, dsn.Host)
+	dsn.Host = ledger.Addr
+	d.set("LEDGER_DSN", dsn.String())
+	direct, err := pgx.Connect(t.Context(), d.dsn)
+	require.NoError(t, err)
+	defer direct.Close(t.Context())
+	reads := func() (n int) {
+		require.NoError(t, direct.QueryRow(t.Context(), `SELECT coalesce(seq_scan, 0) + coalesce(idx_scan, 0)
+			FROM pg_stat_user_tables WHERE relname = 'console_session'`).Scan(&n))
+		return n
+	}
+	before := reads()
+	_, base, _ := d.control()
+	testkit.Eventually(t, 60*time.Second, func() bool { return reads() > before }, "it has read the keys and the sessions")
+	ledger.Refuse(true)
+	ledger.CutAll()
+	testkit.Eventually(t, 60*time.Second, func() bool {
+		status, _ := logIn(t, base, key)
+		return status == http.StatusOK
+	}, "the operator logs in, once control knows that the ledger is down")
+	status, text := (&visitor{t, base, key}).send("POST", "/v1/campaigns/rain/pause", "application/json", `{"why":"test"}`)
+	require.Equal(t, http.StatusOK, status, text)
 }
 
 // A flag that has moved to section control is refused with what to do.

@@ -189,22 +189,22 @@ func TestMetricsOfBalance(t *testing.T) {
 	require.Zero(t, r.code, r.err)
 }
 
-// `hongbao work`, `hongbao serve` and `hongbao control` start before Redis and the other servers. They wait, /readyz says so, and they
+// `hongbao work` and `hongbao serve` start before Redis and the other servers. They wait, /readyz says so, and they
 // become ready without a restart. SIGTERM ends them while they wait.
 func TestProcessesWaitForRedis(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	for _, command := range []string{"work", "serve", "control"} {
+	for _, command := range []string{"work", "serve"} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
 			server := testkit.NewRedis(t, testkit.RedisOptions{Dir: t.TempDir(), Args: map[string]string{"appendfsync": "always"}})
 			d := setup(t, options{redis: server})
 			ops, keys := testkit.FreeAddr(t), filepath.Join(t.TempDir(), "keys.json")
 			require.NoError(t, os.WriteFile(keys, []byte(keySet("k1")), 0o600))
-			d.set("WORK_OPS_LISTEN", ops, "SERVE_OPS_LISTEN", ops, "CONTROL_OPS_LISTEN", ops, "SERVE_LISTEN", testkit.FreeAddr(t),
-				"CONTROL_LISTEN", testkit.FreeAddr(t), "SERVE_DRAIN_DELAY", "0s", "SERVE_KEYS", keys, "SERVE_ISSUER", "https://id.example.com",
+			d.set("WORK_OPS_LISTEN", ops, "SERVE_OPS_LISTEN", ops, "SERVE_LISTEN", testkit.FreeAddr(t),
+				"SERVE_DRAIN_DELAY", "0s", "SERVE_KEYS", keys, "SERVE_ISSUER", "https://id.example.com",
 				"SERVE_AUDIENCE", "hongbao", "SERVE_FACTS", "device=claim:device_id")
 			require.NoError(t, server.Kill())
 			stopped := d.start(command)

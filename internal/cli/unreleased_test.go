@@ -50,7 +50,7 @@ func TestUnreleasedRedisIsRefused(t *testing.T) {
 	before := d.content()
 	d.set("LEDGER_DSN", d.dsn+".new")
 	serve := []string{"serve", "--serve.ops_listen=" + testkit.FreeAddr(t), "--serve.listen=" + testkit.FreeAddr(t)}
-	control := []string{"control", "--control.ops_listen=" + testkit.FreeAddr(t)}
+	control := []string{"control", "--control.ops_listen=127.0.0.1:0", "--control.listen=127.0.0.1:0"}
 	for _, command := range append(slices.Clone(noReaders), serve, control) {
 		r := d.run(command...)
 		require.NotZero(t, r.code, command)

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"golang.org/x/net/netutil"
 
 	"github.com/hongbao-project/hongbao/internal/app"
@@ -46,17 +48,29 @@ func Control(ctx context.Context, cfg *configs.Config) (err error) {
 	if err := p.trace(ctx, 0); err != nil {
 		return err
 	}
-	if err := p.await(ctx); err != nil || ctx.Err() != nil {
-		return err
-	}
-	defer p.TendJournal(ctx)()
 	p.set.Keys(p.Authority().Ends)
 	p.exportState()
 	a, err := p.administer(ctx, &server, Serving{})
 	if err != nil {
 		return err
 	}
-	return group.Run(ctx, p.opsPart(func() error { return nil }), group.Part{Name: "control", Run: a.run})
+	return group.Run(ctx, p.opsPart(func() error { return nil }), group.Part{Name: "redis", Run: a.openRedis},
+		group.Part{Name: "control", Run: a.run})
+}
+
+// redisEvery is the longest time between two attempts of control to open Redis.
+const redisEvery = 5 * time.Second
+
+// openRedis opens Redis, however long it takes. Meanwhile people can log in and see what the ledger has. Then openRedis
+// tends the journal until ctx ends.
+func (a *administration) openRedis(ctx context.Context) error {
+	if err := a.awaitRedis(ctx, redisEvery); err != nil || ctx.Err() != nil {
+		return err
+	}
+	a.opened.Store(true)
+	defer a.TendJournal(ctx)()
+	<-ctx.Done()
+	return nil
 }
 
 func controlConfig(cfg *configs.Config) (configs.Control, error) {
@@ -76,6 +90,8 @@ type administration struct {
 	site    *console.Console
 	handler http.Handler
 	open    net.Listener
+	// opened says that Redis was checked. Until then, every change is refused.
+	opened atomic.Bool
 }
 
 // administer opens the control listener. The caller must call run.
@@ -115,10 +131,24 @@ func (a *administration) route() (http.Handler, error) {
 	}
 	mux := http.NewServeMux()
 	for _, path := range []string{"/v1", "/v1/", "/openapi.json"} {
-		mux.Handle(path, api)
+		mux.Handle(path, a.checked(api))
 	}
-	mux.Handle("/", a.site)
+	mux.Handle("POST /login", a.site)
+	mux.Handle("POST /logout", a.site)
+	mux.Handle("/", a.checked(a.site))
 	return a.requests("control", web.CleanPaths(mux, api)), nil
+}
+
+// checked refuses changes while Redis was not opened, because it may be another deployment's, or may lose writes.
+func (a *administration) checked(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !a.opened.Load() && r.Method != http.MethodGet && r.Method != http.MethodHead {
+			web.Fail(w, r, a.Log(), zapcore.InfoLevel, web.Refuse("unavailable", "redis was not opened since this process started; it is "+
+				"tried again and again: `hongbao doctor` says what is wrong"))
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // run serves until ctx ends. Then it ends the open pages, and returns when the running requests are answered or the drain

@@ -30,7 +30,7 @@ func (p *process) await(ctx context.Context) error {
 			stop() // the address is in use or invalid
 		}
 	})
-	err := p.awaitRedis(listening)
+	err := p.awaitRedis(listening, 30*time.Second)
 	stop()
 	wg.Wait()                                                  // the permanent ops listener has the same address
 	if failed != nil && !errors.Is(failed, context.Canceled) { // canceled if Redis was open before the listener
@@ -39,8 +39,9 @@ func (p *process) await(ctx context.Context) error {
 	return err
 }
 
-func (p *process) awaitRedis(ctx context.Context) error {
-	wait := retry.Backoff(time.Second, 30*time.Second, 0)
+// awaitRedis tries to connect to Redis, at last in intervals of most.
+func (p *process) awaitRedis(ctx context.Context, most time.Duration) error {
+	wait := retry.Backoff(time.Second, most, 0)
 	for tries := 0; ; tries++ {
 		err := p.Ready(ctx, app.Needs{Redis: true})
 		switch {

@@ -35,7 +35,7 @@ type Control struct {
 	tasks     *tasks
 }
 
-// New returns a Control for an app that is connected to Redis. Close ends it.
+// New returns a Control. Close ends it.
 func New(a *app.App, authority Authority, log *zap.Logger, cfg Config) (*Control, error) {
 	if a == nil || authority == nil || log == nil || cfg.AnswerTime <= 0 || cfg.Patience <= 0 {
 		return nil, errors.New("control: the app, the authority, the log and every field of Config are required")
