@@ -96,7 +96,7 @@ func TestConsoleEnds(t *testing.T) {
 		v.sees(to, says...)
 	}
 	v.sees("/campaigns/mistake", `href="/campaigns/mistake/end"`)
-	v.sees("/campaigns/mistake/end", "returns 10.00 CNY to the sponsor", "This can't be undone")
+	v.sees("/campaigns/mistake/end", "returns 10.00 CNY to the sponsor", "This can&#39;t be undone")
 	do("/campaigns/mistake/cancel", nil, "Cancelled: the sponsor has the money back.")
 
 	v.sees("/campaigns/rain/end", "Users got 1 of 10 packets, 1.00 CNY", "The close ends it now", `id="close"`)

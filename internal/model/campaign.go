@@ -12,20 +12,27 @@ import (
 type Campaign struct {
 	ID, Name, Kind, Currency string
 	// State is the state that decides a grab: created, loading, not_started, open, paused, ended, sold_out, frozen,
-	// closed or refunded. It is Unread if Redis could not be read. Note says why Redis could not be read or why the
-	// campaign is frozen.
-	State, Note            string
+	// closed or refunded. It is Unread if Redis could not be read.
+	State string
+	// Note says why Redis could not be read or why the campaign is frozen; nil for other states.
+	Note                   *Sentence
 	From, To               time.Time
 	Packets, Granted, Left int64
 	Funded, Paid, Refunded hongbao.Amount // by the ledger
 	GrantedSum, LeftSum    hongbao.Amount // by Redis
 	InRedis                bool
-	// Paused says who paused the campaign, why and when. It is empty unless the campaign is paused.
-	Paused string
+	// Paused is nil unless the campaign is paused.
+	Paused *Pause
 	// CanPause and CanResume report whether pausing and resuming would have an effect.
 	CanPause, CanResume bool
 	// Places has the campaign's share on each shard. It is nil for a campaign on one shard.
 	Places []Place
+}
+
+// Pause says who paused a campaign, why and when. Why may be empty.
+type Pause struct {
+	By, Why string
+	At      time.Time
 }
 
 // Runs reports whether now is between From and To, and the campaign is loaded and not closed.
@@ -75,7 +82,7 @@ type Campaigns struct {
 	Search
 	List []Campaign
 	More bool
-	Note string
+	Note *Sentence
 }
 
 // Next returns the path of the next page.
@@ -107,8 +114,8 @@ type Live struct {
 	// Samples are the samples of the last ten minutes, the oldest first. A campaign that does not run has none.
 	Samples []Sample
 	Spread  []Bin
-	// Undrawn says why Spread and Timeline are missing or old. It is empty if they are current.
-	Undrawn string
+	// Undrawn says why Spread and Timeline are missing or old. It is nil if they are current.
+	Undrawn *Sentence
 	// Revealed says that the seed is public, so pages show the plan next to the granted packets.
 	Revealed bool
 	Timeline []Point
@@ -116,7 +123,7 @@ type Live struct {
 	Step time.Duration
 	// Moments are the past and planned events of the campaign, in chronological order.
 	Moments []Moment
-	Notes   []string
+	Notes   []Sentence
 }
 
 // Verdict is the result of the last audit of everything. At is zero if no such audit has begun since the campaign was
@@ -149,6 +156,6 @@ type Point struct {
 
 // Moment is a past or planned event of a campaign.
 type Moment struct {
-	What string
+	What Sentence
 	At   time.Time
 }

@@ -31,11 +31,11 @@ func (c *Console) changeRoutes(mux *http.ServeMux) {
 	c.endRoutes(mux)
 	mux.Handle("POST /sinks/{sink}/pause", c.allow(access.PauseSink, c.turnSink(true)))
 	mux.Handle("POST /sinks/{sink}/resume", c.allow(access.ResumeSink, c.turnSink(false)))
-	mux.Handle("POST /letters/requeue", c.allow(access.RequeueLetters, c.workLetters(access.RequeueLetters, "Requeue",
+	mux.Handle("POST /letters/requeue", c.allow(access.RequeueLetters, c.workLetters(access.RequeueLetters, model.Say("Requeue of dead letters"), model.Say("Dry run: requeue of dead letters"),
 		func(ctx context.Context, o ops.Operations, in ops.Letters) (*model.LetterReport, error) {
 			return o.RequeueLetters(ctx, ops.Requeue{Letters: in, Patience: consolePatience})
 		})))
-	mux.Handle("POST /letters/drop", c.allow(access.DropLetters, c.workLetters(access.DropLetters, "Drop",
+	mux.Handle("POST /letters/drop", c.allow(access.DropLetters, c.workLetters(access.DropLetters, model.Say("Drop of dead letters"), model.Say("Dry run: drop of dead letters"),
 		func(ctx context.Context, o ops.Operations, in ops.Letters) (*model.LetterReport, error) {
 			return o.DropLetters(ctx, in)
 		})))
@@ -120,10 +120,10 @@ func (c *Console) topUp(w http.ResponseWriter, r *http.Request, who *access.Call
 		err = errors.New("packets and total are integers, the total in minor units")
 	}
 	if err != nil {
-		c.fail(w, r, http.StatusBadRequest, "No packets were added: "+err.Error()+".")
+		c.fail(w, r, http.StatusBadRequest, model.Because(err, "No packets were added."))
 		return
 	}
-	c.startJob(w, r, who, Job{What: "Top-up of " + id, Campaign: id}, func(ctx context.Context, j *Job) error {
+	c.startJob(w, r, who, Job{What: model.Say("Top-up of %s", id), Campaign: id}, func(ctx context.Context, j *Job) error {
 		out, err := c.operations(who).TopUpCampaign(ctx, in)
 		if out != nil {
 			j.Text = out.Text()
@@ -151,7 +151,7 @@ func (c *Console) turnSink(pause bool) handler {
 func (c *Console) startJob(w http.ResponseWriter, r *http.Request, who *access.Caller, want Job,
 	do func(context.Context, *Job) error) {
 	if err := c.beginJob(w, r, who, want, do); err != nil {
-		c.fail(w, r, http.StatusServiceUnavailable, err.Error())
+		c.fail(w, r, http.StatusServiceUnavailable, model.Because(err, "The job did not start."))
 	}
 }
 
@@ -172,7 +172,7 @@ func (c *Console) beginJob(w http.ResponseWriter, r *http.Request, who *access.C
 
 func (c *Console) job(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	if _, ok := c.viewOf(r.URL.Path, who); !ok {
-		c.fail(w, r, http.StatusNotFound, "This process has no such job; another replica may have it.")
+		c.fail(w, r, http.StatusNotFound, model.Say("This process has no such job; another replica may have it."))
 		return
 	}
 	c.watchable(w, r, who)
@@ -183,7 +183,7 @@ func (c *Console) replay(w http.ResponseWriter, r *http.Request, who *access.Cal
 		Campaign: strings.TrimSpace(r.PostFormValue("campaign")), Missing: r.PostFormValue("missing") != "",
 		DryRun: r.PostFormValue("dry") != "", Patience: consolePatience}
 	if err := in.Check(); err != nil {
-		c.fail(w, r, http.StatusBadRequest, "The replay can't start: "+err.Error()+".")
+		c.fail(w, r, http.StatusBadRequest, model.Because(err, "The replay can't start."))
 		return
 	}
 	if !inScope(who, in.Campaign) {
@@ -191,9 +191,9 @@ func (c *Console) replay(w http.ResponseWriter, r *http.Request, who *access.Cal
 		c.fail(w, r, http.StatusForbidden, nameOne)
 		return
 	}
-	what := "Replay " + in.Name + " to " + in.To
+	what := model.Say("Replay %s to %s", in.Name, in.To)
 	if in.DryRun {
-		what = "Dry run: " + what
+		what = model.Say("Dry run: replay %s to %s", in.Name, in.To)
 	}
 	want := Job{What: what, Campaign: in.Campaign, Stopper: access.Replay}
 	c.startJob(w, r, who, want, func(ctx context.Context, j *Job) error {
@@ -215,7 +215,7 @@ func (c *Console) stopJob(w http.ResponseWriter, r *http.Request, who *access.Ca
 	j := c.jobs.find(r.PathValue("id"), who)
 	switch {
 	case j == nil || j.Stopper == "":
-		c.fail(w, r, http.StatusNotFound, "This process has no such job that can be stopped; another replica may have it.")
+		c.fail(w, r, http.StatusNotFound, model.Say("This process has no such job that can be stopped; another replica may have it."))
 	case who.May(j.Stopper) != nil:
 		c.actions.Denied(r.Context(), j.Stopper, j.Campaign, who.May(j.Stopper))
 		c.fail(w, r, http.StatusForbidden, c.explain(who.May(j.Stopper)))
@@ -228,7 +228,7 @@ func (c *Console) stopJob(w http.ResponseWriter, r *http.Request, who *access.Ca
 
 // audit starts an audit of Redis, ledger and topic as a job. If an audit is running, it shows that job.
 func (c *Console) audit(w http.ResponseWriter, r *http.Request, who *access.Caller) {
-	c.startJob(w, r, who, Job{What: "Audit", auditing: true, joins: true}, func(ctx context.Context, j *Job) (err error) {
+	c.startJob(w, r, who, Job{What: model.Say("Audit"), auditing: true, joins: true}, func(ctx context.Context, j *Job) (err error) {
 		j.Audit, err = c.operations(who).Audit(ctx, ops.Audit{})
 		if j.Audit != nil && j.Audit.Verdict != model.Agrees {
 			err = errors.Join(err, errors.New("the audit found differences"))

@@ -50,7 +50,7 @@ func TestPagesAreForThoseWhoLoggedIn(t *testing.T) {
 	}
 	body := f.ask(t, "viewer", "/", nil).Body.String()
 	require.Contains(t, body, "&lt;b&gt;Other")
-	require.Contains(t, body, "key key-viewer, viewer, until 2027-02-25 09:30 UTC")
+	require.Contains(t, body, "key key-viewer, viewer, until 2027-02-25 09:30:00 UTC")
 }
 
 // Each request of a session keeps it, except the stream of events, which an open page requests without its user.
@@ -132,7 +132,7 @@ func TestTheKeyboardFindsItsPlaceAgain(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
 	who := access.Caller{Role: access.RoleTreasurer}
-	_, err := f.jobs.start(Job{What: "Audit"}, func(context.Context, *Job) error { return nil })
+	_, err := f.jobs.start(Job{What: model.Say("Audit")}, func(context.Context, *Job) error { return nil })
 	require.NoError(t, err)
 	reached := regexp.MustCompile(`<(a|button|summary|input|select|textarea)\b[^>]*>|<[^>]* tabindex="0"[^>]*>`)
 	for path, n := range map[string]int{"/": 4, "/campaigns/rain": 2, "/sinks": 4, "/jobs": 3} {
@@ -140,7 +140,7 @@ func TestTheKeyboardFindsItsPlaceAgain(t *testing.T) {
 		require.True(t, ok)
 		data, err := v.load(t.Context())
 		require.NoError(t, err)
-		html, err := f.render(v.live, page{Caller: &who, View: v.filter(data, &who)})
+		html, err := f.tongues[0].render(v.live, page{Caller: &who, View: v.filter(data, &who)})
 		require.NoError(t, err)
 		found := reached.FindAllString(html, -1)
 		require.Len(t, found, n, path)
@@ -240,7 +240,7 @@ func TestAKeyForOneCampaignSeesThatOne(t *testing.T) {
 	}
 	require.NotContains(t, f.ask(t, "treasurer:other", "/quarantine", nil).Body.String(), "u1")
 	require.NotContains(t, f.ask(t, "treasurer:other", "/letters", nil).Body.String(), "kafka/0/1-1")
-	require.Contains(t, f.ask(t, "treasurer:other", "/trail?campaign=rain&user=u1", nil).Body.String(), nameOne)
+	require.Contains(t, f.ask(t, "treasurer:other", "/trail?campaign=rain&user=u1", nil).Body.String(), nameOne.Text)
 	for _, c := range changes {
 		before := f.denied
 		if w := f.ask(t, "treasurer:other", c.path, c.form); w.Code < 400 {
@@ -358,20 +358,20 @@ func TestOneAuditAtATime(t *testing.T) {
 			return nil
 		})
 	}
-	first, err := begin(Job{What: "Audit", auditing: true, joins: true})
+	first, err := begin(Job{What: model.Say("Audit"), auditing: true, joins: true})
 	require.NoError(t, err)
-	again, err := begin(Job{What: "Audit", auditing: true, joins: true})
+	again, err := begin(Job{What: model.Say("Audit"), auditing: true, joins: true})
 	require.NoError(t, err)
 	require.Same(t, first, again)
 	for range maxJobs {
-		_, err := begin(Job{What: "Requeue"})
+		_, err := begin(Job{What: model.Say("Requeue")})
 		require.NoError(t, err)
 	}
-	_, err = begin(Job{What: "Requeue"})
+	_, err = begin(Job{What: model.Say("Requeue")})
 	require.ErrorIs(t, err, errManyJobs)
 	stop()
 	f.jobs.wg.Wait()
-	again, err = begin(Job{What: "Audit", auditing: true, joins: true})
+	again, err = begin(Job{What: model.Say("Audit"), auditing: true, joins: true})
 	require.NoError(t, err)
 	require.NotSame(t, first, again)
 }
@@ -398,7 +398,7 @@ func TestATrailDeniesOnlyWhatItAsked(t *testing.T) {
 	require.NotContains(t, f.ask(t, "viewer", path, nil).Body.String(), denied)
 	f.trails = model.Trails{}
 	require.Contains(t, f.ask(t, "viewer", path, nil).Body.String(), denied)
-	f.trails.Notes = []string{"ledger could not be read: it is down"}
+	f.trails.Notes = []model.Sentence{model.Say("%s could not be read.", "ledger")}
 	page := f.ask(t, "viewer", path, nil).Body.String()
 	require.Contains(t, page, "ledger could not be read")
 	require.NotContains(t, page, denied)
@@ -442,7 +442,7 @@ func TestAJobsPageIsLive(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
 	going := make(chan struct{})
-	j, err := f.jobs.start(Job{What: "Requeue", By: "key-operator", Campaign: "rain"}, func(context.Context, *Job) error {
+	j, err := f.jobs.start(Job{What: model.Say("Requeue"), By: "key-operator", Campaign: "rain"}, func(context.Context, *Job) error {
 		<-going
 		return nil
 	})
@@ -454,7 +454,7 @@ func TestAJobsPageIsLive(t *testing.T) {
 	look := func() string {
 		now, err := v.load(t.Context())
 		require.NoError(t, err)
-		text, err := f.render(v.live, page{View: now})
+		text, err := f.tongues[0].render(v.live, page{View: now})
 		require.NoError(t, err)
 		return text
 	}

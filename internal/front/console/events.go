@@ -33,7 +33,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 	page := r.URL.Query().Get("page")
 	view, ok := c.viewOf(page, who)
 	if !ok {
-		c.fail(w, r, http.StatusNotFound, "There is no such page to watch.")
+		c.fail(w, r, http.StatusNotFound, model.Say("There is no such page to watch."))
 		return
 	}
 	room := page
@@ -43,11 +43,11 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 	watcher, err := c.poller.watch(room, who.Key, view.load)
 	if err != nil {
 		w.Header().Set("Retry-After", "10")
-		c.fail(w, r, http.StatusServiceUnavailable, err.Error())
+		c.fail(w, r, http.StatusServiceUnavailable, model.Because(err, "This page can't be watched now."))
 		return
 	}
 	defer c.poller.leave(watcher)
-	out := stream{w: w, control: http.NewResponseController(w)}
+	out := stream{w: w, control: http.NewResponseController(w), tongue: c.tongueOf(r)}
 	if err := out.begin(); err != nil {
 		c.log.Info("a stream of events could not begin", zap.Error(err))
 		return
@@ -73,7 +73,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 				return
 			}
 			if unsure = lost != nil; unsure { // while the server can't check the viewer's rights, it sends no data
-				err = out.send("trouble", c.explain(lost))
+				err = out.trouble(c.explain(lost))
 				continue
 			}
 			who = &again
@@ -91,10 +91,10 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 // the newest.
 func (c *Console) send(out *stream, v *view, now *reading, who *access.Caller, first bool) error {
 	if now.err != nil {
-		return out.send("trouble", c.explain(now.err))
+		return out.trouble(c.explain(now.err))
 	}
 	seen := v.filter(now.data, who)
-	html, err := c.render(v.live, page{Caller: who, ReadOnly: c.cfg.ReadOnly, View: seen})
+	html, err := out.tongue.render(v.live, page{Caller: who, ReadOnly: c.cfg.ReadOnly, View: seen})
 	event := "live"
 	if partial(seen) {
 		event = "partial"
@@ -117,7 +117,7 @@ func partial(data any) bool {
 	unread := func(c model.Campaign) bool { return c.State == model.Unread }
 	switch x := data.(type) {
 	case model.Campaigns:
-		return x.Note != "" || slices.ContainsFunc(x.List, unread)
+		return x.Note != nil || slices.ContainsFunc(x.List, unread)
 	case Audited:
 		return x.LedgerUnread || x.Audit.Unread || unread(x.Campaign)
 	case []deliveries.SinkStatus:
@@ -130,6 +130,16 @@ func partial(data any) bool {
 type stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
+	tongue  *tongue
+}
+
+// trouble sends why the page is not up to date.
+func (s *stream) trouble(why model.Sentence) error {
+	text, err := s.tongue.say(why)
+	if err != nil {
+		return err
+	}
+	return s.send("trouble", text+" "+why.Original)
 }
 
 func (s *stream) begin() error {

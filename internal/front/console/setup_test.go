@@ -293,8 +293,8 @@ func setup(t *testing.T, change func(*configs.Console, *Deps)) *fixture {
 	f := &fixture{fakeSource: &fakeSource{live: model.Live{Campaign: model.Campaign{ID: "rain", Name: "Spring rain", Currency: "CNY",
 		State: "open", CanPause: true, Packets: 1000, Granted: 10, Left: 990, InRedis: true}}}, keys: &keys{}}
 	f.trails.List = []model.Trail{{Packet: 3, User: "u1", Amount: "1.85 CNY",
-		Stations: []model.StoreView{{Name: "Receipt in Redis", Present: true, Text: "yes"},
-			{Name: "Row of the ledger", Text: "no"}}}}
+		Stations: []model.StoreView{{Name: model.Say("Receipt in Redis"), Present: true, Text: model.Say("Finished.")},
+			{Name: model.Say("Row of the ledger"), Text: model.Say("Not finished yet.")}}}}
 	f.live.Spread = []model.Bin{{Low: 1, High: 5, Granted: 10, Plan: 4711}}
 	cfg := configs.Console{Every: time.Second, Watchers: 3, SessionTime: time.Hour, IdleTime: time.Minute}
 	deps := Deps{Source: f.fakeSource, Actions: f.fakeSource, Operations: f.fakeSource.operations, Authority: f.keys, Log: zap.NewNop(), Deployment: "test"}

@@ -15,8 +15,9 @@ import (
 
 // view is a page with live updates.
 type view struct {
-	title, name, live string // names of templates
-	load              loader
+	title      model.Sentence
+	name, live string // names of templates
+	load       loader
 	// filter returns the part of the data that the caller may see.
 	filter func(data any, who *access.Caller) any
 }
@@ -28,7 +29,7 @@ func everything(data any, _ *access.Caller) any { return data }
 func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
 	if s, ok := parseSearch(path); ok {
 		s.Scope = strings.Join(who.Campaigns, ",")
-		return view{"Campaigns", "campaigns", "campaigns-live",
+		return view{model.Say("Campaigns"), "campaigns", "campaigns-live",
 			func(ctx context.Context) (any, error) { return c.source.Campaigns(ctx, s) }, visible}, true
 	}
 	switch path {
@@ -36,12 +37,12 @@ func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
 		if who.May(access.ReadSinks) != nil {
 			return view{}, false
 		}
-		return view{"Sinks", "sinks", "sinks-live",
+		return view{model.Say("Sinks"), "sinks", "sinks-live",
 			func(ctx context.Context) (any, error) { return c.source.Sinks(ctx) }, everything}, true
 	case faultsPath:
-		return view{"Faults", "faults", "faults-live", c.broken, everything}, c.faults != nil && who.May(access.ReadSinks) == nil
+		return view{model.Say("Faults"), "faults", "faults-live", c.broken, everything}, c.faults != nil && who.May(access.ReadSinks) == nil
 	case "/jobs":
-		return view{"Replays and jobs", "jobs", "jobs-live",
+		return view{model.Say("Replays and jobs"), "jobs", "jobs-live",
 			c.work, everything}, who.May(access.ReadSinks) == nil
 	}
 	if id, ok := strings.CutPrefix(path, "/jobs/"); ok {
@@ -60,7 +61,7 @@ func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
 	if !ok || hongbao.CheckCampaignID(id) != nil || !who.Sees(id) {
 		return view{}, false
 	}
-	return view{"Campaign " + id, "campaign", "campaign-live", func(ctx context.Context) (any, error) {
+	return view{model.Say("Campaign %s", id), "campaign", "campaign-live", func(ctx context.Context) (any, error) {
 		return c.source.Campaign(ctx, id)
 	}, c.withAudit}, true
 }
@@ -124,7 +125,7 @@ func (c *Console) watchable(w http.ResponseWriter, r *http.Request, who *access.
 	}
 	v, ok := c.viewOf(path, who)
 	if !ok {
-		c.fail(w, r, http.StatusNotFound, "There is no such page, or your key is not valid for this campaign.")
+		c.fail(w, r, http.StatusNotFound, model.Say("There is no such page, or your key is not valid for this campaign."))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), loadTime)
@@ -140,15 +141,15 @@ func (c *Console) watchable(w http.ResponseWriter, r *http.Request, who *access.
 
 // messages has the texts that a page may show after an action. The URL contains only the key of a text, so that nobody
 // can forge a link that shows another text.
-var messages = map[string]string{
-	"paused": "Paused.", "resumed": "Resumed.", "decided": "Decided.",
-	"created":   "The ledger has the campaign and its money. Load the campaign to open it.",
-	"cancelled": "Cancelled: the sponsor has the money back.", "closed": "Closed.",
-	"refunded": "Refunded: the sponsor has the money back.", "revealed": "The seed is public.",
-	"there": "The ledger already had this campaign. Nothing was changed.",
+var messages = map[string]model.Sentence{
+	"paused": model.Say("Paused."), "resumed": model.Say("Resumed."), "decided": model.Say("Decided."),
+	"created":   model.Say("The ledger has the campaign and its money. Load the campaign to open it."),
+	"cancelled": model.Say("Cancelled: the sponsor has the money back."), "closed": model.Say("Closed."),
+	"refunded": model.Say("Refunded: the sponsor has the money back."), "revealed": model.Say("The seed is public."),
+	"there": model.Say("The ledger already had this campaign. Nothing was changed."),
 }
 
-func done(u *url.URL) string { return messages[u.Query().Get("done")] }
+func done(u *url.URL) model.Sentence { return messages[u.Query().Get("done")] }
 
 // pageRoutes adds the routes of the pages that change nothing.
 func (c *Console) pageRoutes(mux *http.ServeMux) {

@@ -57,7 +57,7 @@ type campaignPage struct {
 
 // list returns a page of campaigns, and a note if the ledger can't be read. The first page has all running campaigns.
 // While the ledger is down, list returns the last known first page.
-func (s *Source) list(ctx context.Context, q model.Search) (page campaignPage, note string) {
+func (s *Source) list(ctx context.Context, q model.Search) (page campaignPage, note *model.Sentence) {
 	ctx, cancel := context.WithTimeout(ctx, consoleLedgerTime)
 	defer cancel()
 	page, err := s.ask(ctx, q)
@@ -71,7 +71,7 @@ func (s *Source) list(ctx context.Context, q model.Search) (page campaignPage, n
 	case isFirst(q):
 		s.listed[q.Scope] = page
 	}
-	return page, ""
+	return page, nil
 }
 
 // isFirst reports whether a search asks for the first page of all campaigns in its scope.
@@ -144,8 +144,8 @@ func (s *Source) loaded(ctx context.Context, all []ledger.StoredCampaign) (list 
 	return list
 }
 
-func ledgerAway(err error) string {
-	return fmt.Sprintf("The ledger can't be read, so its data is missing or old: %v", err)
+func ledgerAway(err error) *model.Sentence {
+	return new(model.Because(err, "The ledger can't be read, so its data is missing or old."))
 }
 
 // Campaigns lists campaigns with their state in Redis and in the ledger. It reads them concurrently: a campaign whose
@@ -185,7 +185,7 @@ func (s *Source) Campaign(ctx context.Context, id string) (*model.Live, error) {
 	out := &model.Live{Campaign: model.Campaign{ID: id}}
 	switch {
 	case err != nil:
-		out.LedgerUnread, out.Notes = true, append(out.Notes, ledgerAway(err))
+		out.LedgerUnread, out.Notes = true, append(out.Notes, *ledgerAway(err))
 		if err := s.fromRedis(ctx, out); err != nil {
 			return nil, err
 		}
@@ -196,27 +196,30 @@ func (s *Source) Campaign(ctx context.Context, id string) (*model.Live, error) {
 		out.Settled, out.Revealed = stored.Grants, !stored.Revealed.IsZero()
 		out.LoadBegun = !stored.Loading.IsZero()
 	}
-	if campaigns.Of(s.App).AddRedis(ctx, &out.Campaign); out.Note != "" {
-		out.Notes = append(out.Notes, out.Note)
+	if campaigns.Of(s.App).AddRedis(ctx, &out.Campaign); out.Note != nil {
+		out.Notes = append(out.Notes, *out.Note)
 	}
-	if out.Paused != "" {
-		out.Notes = append(out.Notes, out.Paused)
+	switch p := out.Paused; {
+	case p != nil && p.Why == "":
+		out.Notes = append(out.Notes, model.Say("Paused by %s at %s, without a reason.", p.By, p.At))
+	case p != nil:
+		out.Notes = append(out.Notes, model.Say("Paused by %s at %s: %s", p.By, p.At, p.Why))
 	}
 	if answers, err := campaigns.Of(s.App).Answers(ctx, id); err != nil {
-		out.Notes = append(out.Notes, fmt.Sprintf("The answers to grabs could not be read: %v", err))
+		out.Notes = append(out.Notes, model.Because(err, "The answers to grabs could not be read."))
 	} else {
 		out.Answers = &answers
 	}
 	out.Samples = s.history.samples(id)
 	if last, err := books.Of(s.App).LastAudit(ctx); err != nil {
 		out.Audit.Unread = true
-		out.Notes = append(out.Notes, fmt.Sprintf("The last audit could not be read: %v", err))
+		out.Notes = append(out.Notes, model.Because(err, "The last audit could not be read."))
 	} else if last.Started.After(stored.Created) { // an audit before the creation says nothing about this campaign
 		out.Audit = model.Verdict{Agrees: last.Verdict == string(model.Agrees), Differences: *last.Differences,
 			At: last.Started}
 	}
 	if err := s.addLags(ctx, out); err != nil {
-		out.Notes = append(out.Notes, fmt.Sprintf("The lag of the sinks could not be read: %v", err))
+		out.Notes = append(out.Notes, model.Because(err, "The lag of the sinks could not be read."))
 	}
 	if found {
 		s.addShape(ctx, &stored, out)
@@ -245,7 +248,7 @@ func (s *Source) addLags(ctx context.Context, out *model.Live) error {
 		for _, k := range places {
 			g, err := k.Group(sink).Status(ctx)
 			if errors.Is(err, store.ErrFrozen) {
-				out.Notes = append(out.Notes, fmt.Sprintf("The campaign's shard %d is frozen: %v", k.Index(), err))
+				out.Notes = append(out.Notes, model.Because(err, "The campaign's shard %d is frozen.", k.Index()))
 				return nil
 			}
 			if err != nil {
