@@ -42,6 +42,7 @@ type Console struct {
 	tongues    []*tongue // in the order of languages
 	poller     *poller
 	jobs       *jobs
+	glancer    *glancer
 	handler    http.Handler
 }
 
@@ -56,7 +57,7 @@ func New(cfg configs.Console, deps Deps) (*Console, error) {
 	}
 	c := &Console{cfg: cfg, source: deps.Source, actions: deps.Actions, operations: deps.Operations, faults: deps.Faults,
 		authority: deps.Authority, log: deps.Log, tls: deps.TLS, deployment: deps.Deployment, tongues: tongues,
-		poller: newPoller(cfg.Every, cfg.Watchers, deps.Log), jobs: newJobs(deps.Log)}
+		poller: newPoller(cfg.Every, cfg.Watchers, deps.Log), jobs: newJobs(deps.Log), glancer: &glancer{source: deps.Source}}
 	c.handler = c.routes()
 	return c, nil
 }
@@ -145,6 +146,10 @@ type page struct {
 	Faults      bool // whether the server has the page of faults
 	Error, Done model.Sentence
 	View        any
+	// Live says that the page has live updates. Own says that it has a head of its own.
+	Live, Own bool
+	// Glance is empty if the caller may not see the whole deployment.
+	Glance glance
 	// Every is the interval of the live updates in milliseconds, for console.js.
 	Every int64
 }
@@ -166,6 +171,14 @@ func (t *tongue) render(name string, p page) (string, error) {
 	return b.String(), nil
 }
 
+// glanceFor returns the glance for a caller who may see the whole deployment, else an empty one.
+func (c *Console) glanceFor(who *access.Caller) (none glance) {
+	if who == nil || who.Scoped() || who.May(access.ReadSinks) != nil {
+		return none
+	}
+	return c.glancer.look()
+}
+
 // show renders a page and sends it.
 func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
 	p.ReadOnly, p.Faults, p.Every = c.cfg.ReadOnly, c.faults != nil, c.cfg.Every.Milliseconds()
@@ -181,6 +194,7 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name 
 			p.Languages = append(p.Languages, other)
 		}
 	}
+	p.Glance = c.glanceFor(p.Caller)
 	text, err := t.render(name, p)
 	if err != nil {
 		c.log.Error("the console could not create a page", zap.Error(err))

@@ -50,7 +50,7 @@ func TestPagesAreForThoseWhoLoggedIn(t *testing.T) {
 	}
 	body := f.ask(t, "viewer", "/", nil).Body.String()
 	require.Contains(t, body, "&lt;b&gt;Other")
-	require.Contains(t, body, "key key-viewer, viewer, until 2027-02-25 09:30:00 UTC")
+	require.Contains(t, body, "<b>key-viewer</b>viewer<br>until 2027-02-25 09:30:00 UTC")
 }
 
 // Each request of a session keeps it, except the stream of events, which an open page requests without its user.

@@ -63,7 +63,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 				return
 			}
 			if !unsure {
-				err = c.send(&out, &view, now, who, first)
+				err = c.send(&out, &view, page, now, who, first)
 				first = false
 			}
 		case <-check.C:
@@ -89,7 +89,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 
 // send sends the live part of a page, and the points of its chart: all points with the first event, later only
 // the newest.
-func (c *Console) send(out *stream, v *view, now *reading, who *access.Caller, first bool) error {
+func (c *Console) send(out *stream, v *view, path string, now *reading, who *access.Caller, first bool) error {
 	if now.err != nil {
 		return out.trouble(c.explain(now.err))
 	}
@@ -102,6 +102,9 @@ func (c *Console) send(out *stream, v *view, now *reading, who *access.Caller, f
 	if err == nil {
 		err = out.send(event, html)
 	}
+	if err == nil {
+		err = c.sendFrame(out, path, who)
+	}
 	if err != nil || len(now.rates) == 0 {
 		return err
 	}
@@ -110,6 +113,18 @@ func (c *Console) send(out *stream, v *view, now *reading, who *access.Caller, f
 		rates = rates[len(rates)-1:]
 	}
 	return out.sendJSON("rates", rates)
+}
+
+// sendFrame sends the column of pages and the alarm, if they have changed.
+func (c *Console) sendFrame(out *stream, path string, who *access.Caller) error {
+	path, _, _ = strings.Cut(path, "?")
+	html, err := out.tongue.render("frame", page{Path: path, Caller: who, ReadOnly: c.cfg.ReadOnly, Faults: c.faults != nil,
+		Glance: c.glanceFor(who)})
+	if err != nil || html == out.frame {
+		return err
+	}
+	out.frame = html
+	return out.send("frame", html)
 }
 
 // partial reports whether a part of a page's data could not be read. The page itself shows which part, and why.
@@ -131,6 +146,7 @@ type stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	tongue  *tongue
+	frame   string // as it was sent last
 }
 
 // trouble sends why the page is not up to date.

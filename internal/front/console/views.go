@@ -135,7 +135,7 @@ func (c *Console) watchable(w http.ResponseWriter, r *http.Request, who *access.
 		c.failed(w, r, err)
 		return
 	}
-	c.show(w, r, http.StatusOK, v.name, page{Title: v.title, Caller: who, View: v.filter(data, who),
+	c.show(w, r, http.StatusOK, v.name, page{Title: v.title, Caller: who, View: v.filter(data, who), Live: true,
 		Done: done(r.URL)})
 }
 

@@ -97,11 +97,11 @@
     cut(at, null);
   };
   const replace = (html) => {
-    const focused = live.contains(document.activeElement) ? document.activeElement.id : "";
+    const focused = document.activeElement?.closest("[data-part]") ? document.activeElement.id : "";
     const fresh = document.createElement("template");
     fresh.innerHTML = html;
     for (const part of fresh.content.querySelectorAll("[data-part]")) {
-      const old = live.querySelector(`[data-part="${part.dataset.part}"]`);
+      const old = document.querySelector(`[data-part="${part.dataset.part}"]`);
       if (old) morph(old, part);
     }
     const again = focused && document.getElementById(focused); // it has moved to another row
@@ -122,6 +122,7 @@
     on("live", show(words.live));
     on("partial", show(words.partial));
     on("still", () => {});
+    on("frame", (e) => replace(e.data));
     on("rates", (e) => add(JSON.parse(e.data)));
     on("trouble", (e) => { read = 0; say(words.trouble + " " + e.data); });
     on("ending", () => { read = 0; say(words.ending); });
