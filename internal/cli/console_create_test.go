@@ -69,7 +69,7 @@ func TestConsoleCreates(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, status)
 	_, to, _ := operator.sends("/campaigns/rain/load", nil)
 	testkit.Eventually(t, 30*time.Second, func() bool { return strings.Contains(operator.sees(to), "Done in") }, "it is loaded")
-	require.NotContains(t, operator.sees("/campaigns/rain", "Open"), "Load the campaign")
+	require.NotContains(t, operator.sees("/campaigns/rain", "Raining"), "Load the campaign")
 	require.Equal(t, "granted", g.grab("rain", "u1", "r1").Outcome)
 	journal := d.ok("journal")
 	for _, action := range []string{"create_campaign", "load_campaign", "denied"} {

@@ -11,11 +11,15 @@ import (
 // Campaign is a line in the list of campaigns.
 type Campaign struct {
 	ID, Name, Kind, Currency string
+	// Zone is the campaign's time zone, and Sponsor who funds it; empty if the ledger could not be read.
+	Zone, Sponsor string
 	// State is the state that decides a grab: created, loading, not_started, open, paused, ended, sold_out, frozen,
 	// closed or refunded. It is Unread if Redis could not be read.
 	State string
 	// Note says why Redis could not be read or why the campaign is frozen; nil for other states.
-	Note                   *Sentence
+	Note *Sentence
+	// Outage says that Redis could not be read because no server answered.
+	Outage                 bool
 	From, To               time.Time
 	Packets, Granted, Left int64
 	Funded, Paid, Refunded hongbao.Amount // by the ledger
@@ -111,6 +115,13 @@ type Live struct {
 	LoadBegun bool
 	// Answers are the answers of all servers to the campaign's grabs; nil if Redis could not be read.
 	Answers *Answers
+	// First and Last are the times of the first and the last grant in the ledger; zero if there is none, or if it is not
+	// known. Created and Loading are when the campaign was created and when a load began.
+	First, Last, Created, Loading time.Time
+	// Adding is how many packets of a top-up Redis does not have yet.
+	Adding int64
+	// Full says that a Redis server has no memory for more, so it refuses grabs.
+	Full bool
 	// Samples are the samples of the last ten minutes, the oldest first. A campaign that does not run has none.
 	Samples []Sample
 	Spread  []Bin

@@ -148,6 +148,8 @@ type page struct {
 	View        any
 	// Live says that the page has live updates. Own says that it has a head of its own.
 	Live, Own bool
+	// Back is the campaign that a person came from; "" if there is none.
+	Back string
 	// Glance is empty if the caller may not see the whole deployment.
 	Glance glance
 	// Every is the interval of the live updates in milliseconds, for console.js.
@@ -158,6 +160,17 @@ type page struct {
 func (p page) May(a access.Action) bool {
 	return p.Caller != nil && !p.ReadOnly && p.Caller.May(a) == nil
 }
+
+// MayOrSee reports whether a template shows the button of a step: a link to a page, or an action.
+func (p page) MayOrSee(a access.Action) bool {
+	if a == access.ReadSinks {
+		return p.Sees(a)
+	}
+	return p.May(a)
+}
+
+// RoleOf returns the role of the caller.
+func (p page) RoleOf() string { return string(p.Caller.Role) }
 
 // Sees reports whether a template shows the link to a page.
 func (p page) Sees(a access.Action) bool { return p.Caller != nil && p.Caller.May(a) == nil }

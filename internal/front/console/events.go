@@ -1,7 +1,6 @@
 package console
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -54,7 +53,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 	}
 	check := time.NewTicker(checkAgain)
 	defer check.Stop()
-	first, unsure := true, false
+	unsure := false
 	for err == nil {
 		select {
 		case now, open := <-watcher.c:
@@ -63,8 +62,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 				return
 			}
 			if !unsure {
-				err = c.send(&out, &view, page, now, who, first)
-				first = false
+				err = c.send(&out, &view, page, now, who)
 			}
 		case <-check.C:
 			again, lost := c.callerOf(r.WithContext(access.For(r.Context(), access.ReadCampaigns)))
@@ -87,13 +85,12 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 	}
 }
 
-// send sends the live part of a page, and the points of its chart: all points with the first event, later only
-// the newest.
-func (c *Console) send(out *stream, v *view, path string, now *reading, who *access.Caller, first bool) error {
+// send sends the live part of a page.
+func (c *Console) send(out *stream, v *view, path string, now *reading, who *access.Caller) error {
 	if now.err != nil {
 		return out.trouble(c.explain(now.err))
 	}
-	seen := v.filter(now.data, who)
+	seen := v.filter(now, who)
 	html, err := out.tongue.render(v.live, page{Caller: who, ReadOnly: c.cfg.ReadOnly, View: seen})
 	event := "live"
 	if partial(seen) {
@@ -105,14 +102,7 @@ func (c *Console) send(out *stream, v *view, path string, now *reading, who *acc
 	if err == nil {
 		err = c.sendFrame(out, path, who)
 	}
-	if err != nil || len(now.rates) == 0 {
-		return err
-	}
-	rates := now.rates
-	if !first {
-		rates = rates[len(rates)-1:]
-	}
-	return out.sendJSON("rates", rates)
+	return err
 }
 
 // sendFrame sends the column of pages and the alarm, if they have changed.
@@ -133,7 +123,7 @@ func partial(data any) bool {
 	switch x := data.(type) {
 	case model.Campaigns:
 		return x.Note != nil || slices.ContainsFunc(x.List, unread)
-	case Audited:
+	case *campaignView:
 		return x.LedgerUnread || x.Audit.Unread || unread(x.Campaign)
 	case []deliveries.SinkStatus:
 		return slices.ContainsFunc(x, func(s deliveries.SinkStatus) bool { return len(s.Unread) > 0 })
@@ -180,14 +170,6 @@ func (s *stream) send(event, data string) error {
 		b.WriteString("data: " + line + "\n")
 	}
 	return s.write(b.String() + "\n")
-}
-
-func (s *stream) sendJSON(event string, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("write an event: %w", err)
-	}
-	return s.send(event, string(text))
 }
 
 func (s *stream) write(text string) error {

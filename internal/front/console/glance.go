@@ -26,6 +26,7 @@ type glance struct {
 	Worst deliveries.SinkState
 	// Alarm is nil unless the whole deployment has a fault.
 	Alarm *alarm
+	sinks []deliveries.SinkStatus // nil if they could not be read
 }
 
 // alarm is a fault of the whole deployment.
@@ -50,11 +51,11 @@ func (g *glancer) look() glance {
 	if time.Since(g.at) < glanceAge {
 		return g.last
 	}
-	now := glance{}
 	asked, cancel := context.WithTimeout(context.Background(), glanceTime)
 	sinks, unread := g.source.Sinks(asked)
 	cancel()
 	asked, cancel = context.WithTimeout(context.Background(), glanceTime)
+	now := glance{sinks: sinks}
 	waiting, noLedger := g.source.Quarantine(asked, 0, false)
 	cancel()
 	for i := range sinks {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"strings"
 	"time"
 
 	"golang.org/x/text/feature/plural"
@@ -18,7 +19,7 @@ import (
 )
 
 // The catalogues. A key is an English sentence with the verbs of fmt. zh.json has the Chinese sentence of each key;
-// en.json has the English sentence for one, where that differs: the first argument is the number.
+// en.json has the English sentence for one of something, where that differs.
 var (
 	//go:embed words/zh.json
 	chineseWords []byte
@@ -69,7 +70,8 @@ func newCatalog() (*catalog.Builder, error) {
 		}
 	}
 	for key, one := range ones {
-		if err := all.Set(language.English, key, plural.Selectf(1, "%d", "=1", one, plural.Other, key)); err != nil {
+		number := strings.Count(key[:strings.Index(key, "%d")], "%") + 1
+		if err := all.Set(language.English, key, plural.Selectf(number, "%d", "=1", one, plural.Other, key)); err != nil {
 			return nil, hongbao.Errorf(hongbao.ClassBroken, "the console's English words for %q: %w", key, err)
 		}
 	}
@@ -131,6 +133,8 @@ func (t *tongue) word(arg any) (any, error) {
 	switch x := arg.(type) {
 	case model.Sentence:
 		return t.say(x)
+	case when:
+		return t.when(x), nil
 	case time.Time:
 		return t.clock(x), nil
 	case time.Duration:
@@ -142,7 +146,15 @@ func (t *tongue) word(arg any) (any, error) {
 // markup is say for a sentence with markup: arguments of type template.HTML stay as they are.
 func (t *tongue) markup(text any, args ...any) (template.HTML, error) {
 	all := make([]any, len(args))
+	if s, ok := text.(model.Sentence); ok {
+		text, args = s.Text, s.Args
+		all = make([]any, len(args))
+	}
 	for i, arg := range args {
+		if at, ok := arg.(when); ok {
+			all[i] = t.at(at)
+			continue
+		}
 		word, err := t.word(arg)
 		if err != nil {
 			return "", err

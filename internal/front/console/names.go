@@ -8,10 +8,10 @@ import (
 
 // states are the words for the states of campaigns and sinks, and for decisions about dead letters.
 var states = map[string]model.Sentence{
-	"created": model.Say("Not loaded"), "loading": model.Say("Loading"), "not_started": model.Say("Not started"),
-	"open": model.Say("Open"), "paused": model.Say("Paused"), "ended": model.Say("Ended"),
+	"created": model.Say("Not loaded"), "loading": model.Say("Loading"), "not_started": model.Say("Upcoming"),
+	"open": model.Say("Raining"), "paused": model.Say("Paused"), "ended": model.Say("To close"),
 	"sold_out": model.Say("Sold out"), "frozen": model.Say("Frozen"), "missing": model.Say("Missing"),
-	model.Unread: model.Say("Not read"), "closed": model.Say("Closed"), "refunded": model.Say("Refunded"),
+	model.Unread: model.Say("Not read"), "closed": model.Say("To refund"), "refunded": model.Say("Refunded"),
 	"working": model.Say("Working"), "no_worker": model.Say("No worker"), "behind": model.Say("Behind"),
 	"down": model.Say("Down"), "requeued": model.Say("Requeued"), "dropped": model.Say("Dropped"),
 	string(model.Agrees): model.Say("It agrees"), string(model.Differs): model.Say("It differs"),

@@ -175,7 +175,7 @@ func (d doer) StartReplay(_ context.Context, in ops.Replay) (*model.ReplayReport
 }
 
 func (d doer) PauseCampaign(_ context.Context, in ops.CampaignPause) (ops.CampaignState, error) {
-	return ops.CampaignState{}, d.do(d.who, "campaign %s true", in.Campaign)
+	return ops.CampaignState{}, d.do(d.who, "campaign %s true: %s", in.Campaign, in.Why)
 }
 
 func (d doer) ResumeCampaign(_ context.Context, in ops.CampaignPause) (ops.CampaignState, error) {
@@ -206,7 +206,7 @@ func (d doer) RevealCampaign(_ context.Context, id string) (*campaign.Disclosure
 }
 
 func (d doer) PauseSink(_ context.Context, in ops.SinkPause) (deliveries.SinkChange, error) {
-	return deliveries.SinkChange{}, d.do(d.who, "sink %s true", in.Sink)
+	return deliveries.SinkChange{}, d.do(d.who, "sink %s true: %s", in.Sink, in.Why)
 }
 
 func (d doer) RequeueLetters(_ context.Context, in ops.Requeue) (*model.LetterReport, error) {

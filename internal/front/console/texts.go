@@ -17,7 +17,7 @@ import (
 func (t *tongue) functions() template.FuncMap {
 	return template.FuncMap{
 		"t": t.say, "h": t.markup, "code": code, "link": link, "lang": func() string { return t.Tag },
-		"money": t.money, "count": count, "ago": t.ago, "clock": t.clock, "lasts": t.lasts, "seconds": t.seconds,
+		"money": t.money, "count": count, "ago": t.ago, "clock": t.clock, "at": t.at, "zone": t.zone, "rate": rounded, "now": time.Now, "clockOf": func(w when) string { return w.At.In(location(w.zone)).Format(time.TimeOnly) }, "icon": icon, "badge": badge, "lasts": t.lasts, "seconds": t.seconds,
 		"state": t.state, "answer": t.answer, "reason": t.reason, "errorClass": t.errorClass, "split": t.split, "percent": percent, "bars": t.bars, "line": t.line, "class": stateClass,
 		"outcome": t.outcome, "outcomeClass": outcomeClass, "details": details,
 		"sub": func(a, b int64) int64 { return a - b }, "drawn": rand.Text,
@@ -49,12 +49,96 @@ func (t *tongue) clock(at time.Time) string {
 	return at.UTC().Format("2006-01-02 15:04:05") + " UTC"
 }
 
+// when formats a time in the campaign's time zone, with its date unless that is the campaign's first day.
+func (t *tongue) when(w when) string {
+	if w.At.IsZero() {
+		return t.printer.Sprintf(sayNever.Text)
+	}
+	zone, day := location(w.zone), "2006-01-02 "
+	if t.Tag == "en" {
+		day = "2 Jan 2006 "
+	}
+	local := w.At.In(zone)
+	if local.Format(time.DateOnly) == w.day.In(zone).Format(time.DateOnly) {
+		day = ""
+	}
+	return local.Format(day + time.TimeOnly)
+}
+
+// at is when for a page: UTC is its tooltip.
+func (t *tongue) at(w when) template.HTML {
+	utc := w.At.UTC()
+	//nolint:gosec // it is made of numbers, and of words of the catalogue
+	return template.HTML(`<time datetime="` + utc.Format(time.RFC3339) + `" title="` + utc.Format(time.DateTime) + ` UTC">` + t.when(w) +
+		"</time>")
+}
+
+// location returns a time zone; UTC if there is none of this name.
+func location(name string) *time.Location {
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return time.UTC
+	}
+	return zone
+}
+
+// zone names a time zone for people.
+func (t *tongue) zone(name string) string {
+	switch name {
+	case "":
+		return "UTC"
+	case "Asia/Shanghai":
+		return t.printer.Sprintf(sayShanghai.Text)
+	}
+	return name
+}
+
+// rounded formats a rate: small ones with one decimal.
+func rounded(n *float64) string {
+	if n == nil {
+		return ""
+	}
+	if *n > 0 && *n < 10 {
+		return strconv.FormatFloat(*n, 'f', 1, 64)
+	}
+	return count(int64(math.Round(*n)))
+}
+
+// badge returns the CSS class for the state of a campaign at its name.
+func badge(state string) string {
+	switch state {
+	case "open":
+		return "rain"
+	case "created", "loading", "paused", "frozen", "ended":
+		return "wait"
+	case "not_started":
+		return "info"
+	case model.Unread:
+		return "bad"
+	}
+	return "calm"
+}
+
+// icons are the shapes of the levels of a judgement.
+var icons = map[level]template.HTML{
+	levelOK:   `<circle cx="8" cy="8" r="6.5"/><path d="m5.2 8.2 2 2 3.8-4.2"/>`,
+	levelWait: `<path d="M8 2 1.500 13.500h13z"/><path d="M8 6.500v3.500m0 1.700v.1"/>`,
+	levelBad:  `<circle cx="8" cy="8" r="6.5"/><path d="M8 4.500v4.500m0 2v.1"/>`,
+	levelInfo: `<circle cx="8" cy="8" r="6.5"/><path d="M8 7.500v4m0-6.500v.1"/>`,
+	levelCalm: `<circle cx="8" cy="8" r="6.5"/><path d="M5 8h6"/>`,
+}
+
+func icon(l level) template.HTML {
+	return `<svg class="i" viewBox="0 0 16 16" aria-hidden="true">` + icons[l] + `</svg>`
+}
+
 // The parts of texts that functions put together.
 var (
 	sayYuan, sayNever, sayAgo = model.Say("%s CNY"), model.Say("never"), model.Say("%s ago")
 	sayMillis, saySeconds     = model.Say("%d ms"), model.Say("%s s")
 	sayMinutes, sayHours      = model.Say("%d min"), model.Say("%d h")
 	sayDays                   = model.Say("%d d")
+	sayShanghai               = model.Say("Asia/Shanghai")
 	sayBar                    = model.Say("%s to %s: %s")
 )
 
@@ -70,7 +154,7 @@ func (t *tongue) lasts(d time.Duration) string {
 		return text
 	}
 	switch {
-	case d < time.Second:
+	case d < 100*time.Millisecond:
 		return t.printer.Sprintf(sayMillis.Text, d.Milliseconds())
 	case d < 10*time.Second:
 		return t.printer.Sprintf(saySeconds.Text, strconv.FormatFloat(d.Truncate(100*time.Millisecond).Seconds(), 'f', -1, 64))

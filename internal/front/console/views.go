@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
@@ -19,10 +20,10 @@ type view struct {
 	name, live string // names of templates
 	load       loader
 	// filter returns the part of the data that the caller may see.
-	filter func(data any, who *access.Caller) any
+	filter func(now *reading, who *access.Caller) any
 }
 
-func everything(data any, _ *access.Caller) any { return data }
+func everything(now *reading, _ *access.Caller) any { return now.data }
 
 // viewOf returns the page with a path. It returns false if there is no such page, or if the caller may not see
 // it.
@@ -62,8 +63,12 @@ func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
 		return view{}, false
 	}
 	return view{model.Say("Campaign %s", id), "campaign", "campaign-live", func(ctx context.Context) (any, error) {
-		return c.source.Campaign(ctx, id)
-	}, c.withAudit}, true
+		live, err := c.source.Campaign(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		return &watched{live, c.glancer.look().sinks, time.Now()}, nil
+	}, c.viewCampaign}, true
 }
 
 // Work is the data of the page of jobs: the jobs of this process, and all replays.
@@ -78,8 +83,8 @@ func (c *Console) work(ctx context.Context) (any, error) {
 }
 
 // visible returns the campaigns that the caller may see.
-func visible(data any, who *access.Caller) any {
-	all, ok := data.(model.Campaigns)
+func visible(now *reading, who *access.Caller) any {
+	all, ok := now.data.(model.Campaigns)
 	if ok && who.Scoped() {
 		all.List = slices.DeleteFunc(slices.Clone(all.List), func(x model.Campaign) bool { return !who.Sees(x.ID) })
 	}
@@ -96,12 +101,17 @@ type Audited struct {
 	Elsewhere   int
 }
 
-// withAudit adds the differences of the last audit if this process ran it.
-func (c *Console) withAudit(data any, _ *access.Caller) any {
-	live, ok := data.(*model.Live)
+// viewCampaign makes the page of a campaign from a reading.
+func (c *Console) viewCampaign(now *reading, _ *access.Caller) any {
+	w, ok := now.data.(*watched)
 	if !ok {
-		return data
+		return now.data
 	}
+	return viewCampaign(w, c.withAudit(w.Live), now.rates, c.cfg.Every, time.Now())
+}
+
+// withAudit adds the differences of the last audit if this process ran it.
+func (c *Console) withAudit(live *model.Live) Audited {
 	out := Audited{Live: live}
 	last := c.jobs.lastAudit()
 	if out.Listed = last != nil && last.Started.Equal(live.Audit.At); !out.Listed {
@@ -130,12 +140,16 @@ func (c *Console) watchable(w http.ResponseWriter, r *http.Request, who *access.
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), loadTime)
 	defer cancel()
-	data, err := v.load(ctx)
-	if err != nil {
-		c.failed(w, r, err)
+	now := reading{}
+	if now.data, now.err = v.load(ctx); now.err != nil {
+		c.failed(w, r, now.err)
 		return
 	}
-	c.show(w, r, http.StatusOK, v.name, page{Title: v.title, Caller: who, View: v.filter(data, who), Live: true,
+	if x, ok := now.data.(*watched); ok {
+		now.rates = ratesOf(x.Live, x.read)
+	}
+	c.show(w, r, http.StatusOK, v.name, page{Title: v.title, Caller: who, View: v.filter(&now, who), Live: true,
+		Own: v.name == "campaign", Back: back(r.URL),
 		Done: done(r.URL)})
 }
 
@@ -147,6 +161,14 @@ var messages = map[string]model.Sentence{
 	"cancelled": model.Say("Cancelled: the sponsor has the money back."), "closed": model.Say("Closed."),
 	"refunded": model.Say("Refunded: the sponsor has the money back."), "revealed": model.Say("The seed is public."),
 	"there": model.Say("The ledger already had this campaign. Nothing was changed."),
+}
+
+// back returns the campaign that a person came from, or "".
+func back(u *url.URL) string {
+	if id := u.Query().Get("from"); hongbao.CheckCampaignID(id) == nil {
+		return id
+	}
+	return ""
 }
 
 func done(u *url.URL) model.Sentence { return messages[u.Query().Get("done")] }

@@ -247,9 +247,9 @@ func TestSentences(t *testing.T) {
 		require.NoError(t, err)
 		return out
 	}
-	require.Equal(t, "1 grant", say(english, "%d grants", 1))
-	require.Equal(t, "12,000 grants", say(english, "%d grants", 12_000))
-	require.Equal(t, "12,000 笔", say(chinese, "%d grants", 12_000))
+	require.Equal(t, "Decide 1 letter", say(english, "Decide %d letters", 1))
+	require.Equal(t, "Decide 12,000 letters", say(english, "Decide %d letters", 12_000))
+	require.Equal(t, "处理 12,000 条死信", say(chinese, "Decide %d letters", 12_000))
 	require.Equal(t, "1.00 CNY", english.money(100, "CNY"))
 	require.Equal(t, "1.00 元", chinese.money(100, "CNY"))
 	markup, err := english.markup("%s, from %s", "<b>", code("<i>"))

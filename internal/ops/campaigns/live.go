@@ -14,7 +14,7 @@ import (
 // ConsoleCampaign returns the ledger's data of a campaign.
 func ConsoleCampaign(c *ledger.StoredCampaign) model.Campaign {
 	s := &c.Spec
-	out := model.Campaign{ID: s.ID, Name: s.Name, Kind: string(s.Kind), Currency: s.Currency, State: "created",
+	out := model.Campaign{Zone: s.TimeZone, Sponsor: s.Sponsor, ID: s.ID, Name: s.Name, Kind: string(s.Kind), Currency: s.Currency, State: "created",
 		From: s.From, To: s.To, Packets: c.Packets, Granted: c.Grants, Funded: c.Funded, Paid: c.Granted,
 		Refunded: c.Refunded, GrantedSum: c.Granted}
 	if c.State == model.MoneyRefunded {
@@ -31,6 +31,7 @@ func (a Campaigns) AddRedis(ctx context.Context, c *model.Campaign) {
 		c.State, c.Note = "frozen", new(model.Because(err, "Grabs are refused."))
 	case err != nil:
 		c.State, c.Note = model.Unread, new(model.Because(err, "Redis could not return the state of campaign %s.", c.ID))
+		c.Outage = hongbao.IsOutage(err)
 	}
 }
 

@@ -102,6 +102,7 @@ func (s *Source) addShape(ctx context.Context, c *ledger.StoredCampaign, out *mo
 		out.Undrawn = ledgerAway(err)
 	}
 	out.Spread, out.Timeline, out.Step, out.Moments = drawn.spread, drawn.timeline, drawn.step, drawn.moments(c)
+	out.First, out.Last = drawn.first, drawn.last
 }
 
 // moments returns the events of the campaign's life in the ledger, in chronological order.

@@ -26,10 +26,11 @@ import (
 
 const (
 	// consoleCampaigns is the number of campaigns on a page of the list. The first page also shows the running campaigns
-	// among the newest openCampaigns. These are read at most once every openTime.
+	// among the newest openCampaigns. These are read at most once every openTime; the memory of Redis once every fullTime.
 	consoleCampaigns = 100
 	openCampaigns    = 2000
 	openTime         = 10 * time.Second
+	fullTime         = 5 * time.Second
 	// consoleLedgerTime bounds a page's first query to the ledger, so that the page can still read Redis if the ledger
 	// hangs.
 	consoleLedgerTime = 2 * time.Second
@@ -47,6 +48,10 @@ type Source struct {
 	openMu turn.Lock               // held while open is read
 	open   []ledger.StoredCampaign // campaigns that are in Redis and whose window is open
 	openAt time.Time               // when open was read
+
+	fullMu turn.Lock // held while isFull is read
+	isFull bool
+	fullAt time.Time
 }
 
 // campaignPage is one page of the ledger's campaigns.
@@ -194,17 +199,15 @@ func (s *Source) Campaign(ctx context.Context, id string) (*model.Live, error) {
 	default:
 		out.Campaign, out.Hash, out.Split = campaigns.ConsoleCampaign(&stored), stored.Hash, stored.Spec.Split
 		out.Settled, out.Revealed = stored.Grants, !stored.Revealed.IsZero()
-		out.LoadBegun = !stored.Loading.IsZero()
+		out.LoadBegun, out.Loading, out.Created = !stored.Loading.IsZero(), stored.Loading, stored.Created
 	}
 	if campaigns.Of(s.App).AddRedis(ctx, &out.Campaign); out.Note != nil {
 		out.Notes = append(out.Notes, *out.Note)
 	}
-	switch p := out.Paused; {
-	case p != nil && p.Why == "":
-		out.Notes = append(out.Notes, model.Say("Paused by %s at %s, without a reason.", p.By, p.At))
-	case p != nil:
-		out.Notes = append(out.Notes, model.Say("Paused by %s at %s: %s", p.By, p.At, p.Why))
+	if out.InRedis && found {
+		out.Adding = max(0, stored.Packets-out.Packets)
 	}
+	out.Full = out.InRedis && s.full(ctx)
 	if answers, err := campaigns.Of(s.App).Answers(ctx, id); err != nil {
 		out.Notes = append(out.Notes, model.Because(err, "The answers to grabs could not be read."))
 	} else {
@@ -225,6 +228,23 @@ func (s *Source) Campaign(ctx context.Context, id string) (*model.Live, error) {
 		s.addShape(ctx, &stored, out)
 	}
 	return out, nil
+}
+
+// full reports whether a Redis server has used all memory that it may use. It asks at most once every fullTime. If a
+// server does not tell, it is not full.
+func (s *Source) full(ctx context.Context) bool {
+	if s.fullMu.LockContext(ctx) != nil {
+		return false
+	}
+	defer s.fullMu.Unlock()
+	if time.Since(s.fullAt) > fullTime {
+		servers, err := store.Inspect(ctx, s.Redis())
+		s.isFull = err == nil && slices.ContainsFunc(servers, func(r store.Server) bool {
+			return r.MaxMemory > 0 && r.Memory >= r.MaxMemory
+		})
+		s.fullAt = time.Now()
+	}
+	return s.isFull
 }
 
 // fromRedis fills in from Redis the data that the ledger could not provide.

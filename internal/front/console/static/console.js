@@ -1,4 +1,4 @@
-// Takes the server-sent events of a page: the live part comes as HTML that the server has made, the chart as numbers.
+// Takes the server-sent events of a page: HTML that the server has made.
 "use strict";
 (() => {
   const live = document.getElementById("live");
@@ -22,59 +22,8 @@
     live.before(old);
   };
 
-  const fill = (text, ...values) => text.replace(/\{(\d)\}/g, (_, i) => values[i]);
-  const time = (at) => new Date(at).toISOString().slice(11, 19) + " UTC";
-
-  // The chart of grants a second; its colours are those of the page.
-  const place = document.getElementById("rates");
-  const rates = [[], [], [], []];
-  let chart = null;
-  const colour = (name) => {
-    const probe = document.createElement("span");
-    probe.style.color = `var(${name})`;
-    document.body.append(probe);
-    const c = getComputedStyle(probe).color;
-    probe.remove();
-    return c;
-  };
-  const draw = () => {
-    if (!place || typeof uPlot === "undefined" || !rates[0].length) return;
-    if (chart) { chart.destroy(); chart = null; }
-    const axis = { stroke: colour("--dim"), grid: { stroke: colour("--edge"), width: 1 }, ticks: { stroke: colour("--edge") } };
-    chart = new uPlot({
-      width: place.clientWidth, height: 220, legend: { live: true }, cursor: { y: false },
-      tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
-      // by the data itself: of a single point uPlot makes an axis of years
-      scales: { x: { range: () => [Math.min(rates[0][0], rates[0].at(-1) - 60), rates[0].at(-1)] },
-        y: { range: (u, min, max) => [0, Math.max(max, 1)] } },
-      axes: [axis, { ...axis, size: 60 }],
-      hooks: { setScale: [(u, key) => {
-        const { min, max } = u.scales.x;
-        if (key === "x" && min != null) place.setAttribute("aria-label",
-          fill(place.dataset.span, time(min * 1000), time(max * 1000), Math.round(max - min)));
-      }] },
-      series: [{ label: place.dataset.time, value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" },
-        { label: place.dataset.granted, stroke: colour("--bar"), width: 2 },
-        { label: place.dataset.paid, stroke: colour("--line"), width: 2, dash: [6, 4] },
-        { label: place.dataset.answered, stroke: colour("--gold"), width: 2, dash: [2, 3] }],
-    }, rates, place);
-  };
-  const add = (points) => {
-    for (const p of points) {
-      const at = Date.parse(p.at) / 1000;
-      if (rates[0].length && at <= rates[0][rates[0].length - 1]) continue;
-      rates[0].push(at); rates[1].push(p.Granted); rates[2].push(p.Settled); rates[3].push(p.Answered);
-      if (rates[0].length > 600) rates.forEach((r) => r.shift());
-    }
-    if (chart) chart.setData(rates); else draw();
-    const last = (n) => rates[n].at(-1)?.toLocaleString("en", { maximumFractionDigits: 1 }) ?? place.dataset.unknown;
-    document.getElementById("rates-now").textContent =
-      fill(place.dataset.now, time((rates[0].at(-1) ?? 0) * 1000), last(1), last(2), last(3));
-  };
-  if (place) {
-    new ResizeObserver(() => { if (chart) chart.setSize({ width: place.clientWidth, height: 220 }); }).observe(place);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-  }
+  const time = (at) => live.dataset.zone
+    ? new Date(at).toLocaleTimeString("en-GB", { timeZone: live.dataset.zone }) : new Date(at).toISOString().slice(11, 19) + " UTC";
 
   // morph makes an element like a new one, and leaves what did not change: so the focus, a scrolled table, a selected
   // text and an opened detail stay where they are, and a screen reader says nothing twice.
@@ -123,7 +72,6 @@
     on("partial", show(words.partial));
     on("still", () => {});
     on("frame", (e) => replace(e.data));
-    on("rates", (e) => add(JSON.parse(e.data)));
     on("trouble", (e) => { read = 0; say(words.trouble + " " + e.data); });
     on("ending", () => { read = 0; say(words.ending); });
     on("over", () => { source.close(); read = heard = 0; over(); });
