@@ -60,7 +60,7 @@ func TestConsoleByKeyboard(t *testing.T) {
 	b.open("/")
 	b.tabsTo("#c-rain")
 	d.campaign("snow", 20, 2_000)
-	b.seesTimes(2, "#live", "Raining")
+	b.seesTimes(3, "#live", "Raining") // the heading, too
 	require.Equal(t, "c-snow", get(b, chromedp.Evaluate[string](`document.querySelector("#live a").id`)), "it is above")
 	require.True(t, b.at("#c-rain"), "the focus has moved with the link")
 }

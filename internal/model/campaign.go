@@ -29,6 +29,8 @@ type Campaign struct {
 	Paused *Pause
 	// CanPause and CanResume report whether pausing and resuming would have an effect.
 	CanPause, CanResume bool
+	// Samples are the samples of the last ten minutes, the oldest first. A campaign that does not run has none.
+	Samples []Sample
 	// Places has the campaign's share on each shard. It is nil for a campaign on one shard.
 	Places []Place
 }
@@ -121,10 +123,8 @@ type Live struct {
 	// Adding is how many packets of a top-up Redis does not have yet.
 	Adding int64
 	// Full says that a Redis server has no memory for more, so it refuses grabs.
-	Full bool
-	// Samples are the samples of the last ten minutes, the oldest first. A campaign that does not run has none.
-	Samples []Sample
-	Spread  []Bin
+	Full   bool
+	Spread []Bin
 	// Undrawn says why Spread and Timeline are missing or old. It is nil if they are current.
 	Undrawn *Sentence
 	// Revealed says that the seed is public, so pages show the plan next to the granted packets.

@@ -163,6 +163,7 @@ func (s *Source) Campaigns(ctx context.Context, q model.Search) (model.Campaigns
 	for i := range list {
 		asking.Go(func() {
 			out.List[i] = campaigns.ConsoleCampaign(&list[i])
+			out.List[i].Samples = s.history.samples(list[i].Spec.ID)
 			if err := guard.Call(s.Log(), func() error { campaigns.Of(s.App).AddRedis(ctx, &out.List[i]); return nil }); err != nil {
 				out.List[i].State = model.Unread
 			}
