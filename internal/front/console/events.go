@@ -12,7 +12,6 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/model"
-	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 const (
@@ -125,8 +124,8 @@ func partial(data any) bool {
 		return x.Note != nil || slices.ContainsFunc(x.List, unread)
 	case *campaignView:
 		return x.LedgerUnread || x.Audit.Unread || unread(x.Campaign)
-	case []deliveries.SinkStatus:
-		return slices.ContainsFunc(x, func(s deliveries.SinkStatus) bool { return len(s.Unread) > 0 })
+	case []sinkView:
+		return slices.ContainsFunc(x, func(s sinkView) bool { return len(s.Unread) > 0 })
 	}
 	return false
 }

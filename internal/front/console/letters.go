@@ -229,7 +229,7 @@ type trailPage struct {
 func (c *Console) trail(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	q := r.URL.Query()
 	p := trailPage{Campaign: q.Get("campaign"), User: q.Get("user"), Packet: q.Get("packet")}
-	answer := page{Title: model.Say("Trail of a grant"), Caller: who, View: &p}
+	answer := page{Title: model.Say("Find a user"), Caller: who, View: &p}
 	packet, err := strconv.ParseInt(p.Packet, 10, 64)
 	switch {
 	case p.Campaign == "" && p.User == "" && p.Packet == "":

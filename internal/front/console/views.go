@@ -38,8 +38,8 @@ func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
 		if who.May(access.ReadSinks) != nil {
 			return view{}, false
 		}
-		return view{model.Say("Sinks"), "sinks", "sinks-live",
-			func(ctx context.Context) (any, error) { return c.source.Sinks(ctx) }, everything}, true
+		return view{model.Say("Deliveries"), "sinks", "sinks-live",
+			func(ctx context.Context) (any, error) { return c.source.Sinks(ctx) }, viewSinks}, true
 	case faultsPath:
 		return view{model.Say("Faults"), "faults", "faults-live", c.broken, everything}, c.faults != nil && who.May(access.ReadSinks) == nil
 	case "/jobs":
