@@ -302,7 +302,7 @@ func TestVerdictOfTheLastAudit(t *testing.T) {
 	f := setup(t, nil)
 	require.Contains(t, f.ask(t, "viewer", "/campaigns/rain", nil).Body.String(), "No audit has begun")
 	require.Equal(t, http.StatusSeeOther, f.ask(t, "operator", "/audits", url.Values{}).Code)
-	f.live.Audit = model.Verdict{Differences: 3, At: audited}
+	f.live.Audit = model.Verdict{Differences: 3, At: audited.Truncate(time.Millisecond)}
 	page := f.ask(t, "viewer", "/campaigns/rain", nil).Body.String()
 	require.Contains(t, page, "The audit found 3 differences")
 	require.Contains(t, page, "a &lt;lost&gt; grant")

@@ -113,8 +113,8 @@ func (c *Console) viewCampaign(now *reading, _ *access.Caller) any {
 // withAudit adds the differences of the last audit if this process ran it.
 func (c *Console) withAudit(live *model.Live) Audited {
 	out := Audited{Live: live}
-	last := c.jobs.lastAudit()
-	if out.Listed = last != nil && last.Started.Equal(live.Audit.At); !out.Listed {
+	last := c.jobs.lastAudit() // Redis keeps when it started in milliseconds
+	if out.Listed = last != nil && last.Started.Truncate(time.Millisecond).Equal(live.Audit.At); !out.Listed {
 		return out
 	}
 	for _, d := range last.Differences {
