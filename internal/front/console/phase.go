@@ -109,6 +109,9 @@ func flow(f *facts, code string, next step) judgement {
 	case f.unpaid() == 0 && pay.Grants == 0 && others == 0:
 		j.Say = f.each(model.Say("All %d winners are paid, and nothing waits for another sink.", f.Granted),
 			model.Say("All %d winners are in the ledger, and nothing waits for another sink.", f.Granted))
+	case f.unpaid() > 0 && pay.Grants == 0: // a rain may show it for a moment: the ledger is read before Redis
+		j.Level, j.Say = levelWait, model.Say("%d winners are not in the ledger, and nothing is on the way to it: perhaps dead letters or "+
+			"the quarantine have them.", f.unpaid())
 	case slow <= waits && len(f.Lags) == 1:
 		j.Say = f.each(model.Say("Winners are paid within a second."), model.Say("Winners are in the ledger within a second."))
 	case slow <= waits:
@@ -117,11 +120,17 @@ func flow(f *facts, code string, next step) judgement {
 	default:
 		j.Level, j.Say = levelInfo, model.Say("What is on the way takes longer than a second: the oldest %s.", slow)
 	}
-	if f.unpaid() > 0 || others > 0 {
-		j.More = append(j.More, model.Say("On the way now: %d grants to the ledger, and %d to other sinks, the oldest %s.", f.unpaid(), others, slow))
+	j.More = f.besides(pay.Grants > 0, others, slow)
+	return j
+}
+
+// besides says what is on the way, and what the last audit found.
+func (f *facts) besides(pays bool, others int64, oldest time.Duration) (more []model.Sentence) {
+	if pays && f.unpaid() > 0 || others > 0 {
+		more = append(more, model.Say("On the way now: %d grants to the ledger, and %d to other sinks, the oldest %s.", f.unpaid(), others, oldest))
 	}
 	if a := f.Audit; a.Agrees && !a.At.IsZero() && f.State != "open" {
-		j.More = append(j.More, model.Say("The audit at %s found no difference.", f.at(a.At)))
+		more = append(more, model.Say("The audit at %s found no difference.", f.at(a.At)))
 	}
-	return j
+	return more
 }
