@@ -69,7 +69,7 @@ func TestConsoleCreates(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, status)
 	_, to, _ := operator.sends("/campaigns/rain/load", nil)
 	testkit.Eventually(t, 30*time.Second, func() bool { return strings.Contains(operator.sees(to), "Done in") }, "it is loaded")
-	require.NotContains(t, operator.sees("/campaigns/rain", "Open"), "Load the campaign")
+	require.NotContains(t, operator.sees("/campaigns/rain", "Raining"), "Load the campaign")
 	require.Equal(t, "granted", g.grab("rain", "u1", "r1").Outcome)
 	journal := d.ok("journal")
 	for _, action := range []string{"create_campaign", "load_campaign", "denied"} {
@@ -96,7 +96,7 @@ func TestConsoleEnds(t *testing.T) {
 		v.sees(to, says...)
 	}
 	v.sees("/campaigns/mistake", `href="/campaigns/mistake/end"`)
-	v.sees("/campaigns/mistake/end", "returns 10.00 CNY to the sponsor", "This can't be undone")
+	v.sees("/campaigns/mistake/end", "returns 10.00 CNY to the sponsor", "This can&#39;t be undone")
 	do("/campaigns/mistake/cancel", nil, "Cancelled: the sponsor has the money back.")
 
 	v.sees("/campaigns/rain/end", "Users got 1 of 10 packets, 1.00 CNY", "The close ends it now", `id="close"`)

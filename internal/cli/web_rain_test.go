@@ -56,7 +56,7 @@ func TestConsoleInARain(t *testing.T) {
 	require.NoError(t, err)
 	b.sees("#granted", all) // without a reload
 	d.quiet()
-	b.sees("#live", all+" grants")
+	b.sees("#verdict", "All "+all+" winners are paid")
 	d.ok("audit")
 	b.sees("#live", "agreed")
 	b.seesOnly("#status", "Live")

@@ -11,21 +11,34 @@ import (
 // Campaign is a line in the list of campaigns.
 type Campaign struct {
 	ID, Name, Kind, Currency string
+	// Zone is the campaign's time zone, and Sponsor who funds it; empty if the ledger could not be read.
+	Zone, Sponsor string
 	// State is the state that decides a grab: created, loading, not_started, open, paused, ended, sold_out, frozen,
-	// closed or refunded. It is Unread if Redis could not be read. Note says why Redis could not be read or why the
-	// campaign is frozen.
-	State, Note            string
+	// closed or refunded. It is Unread if Redis could not be read.
+	State string
+	// Note says why Redis could not be read or why the campaign is frozen; nil for other states.
+	Note *Sentence
+	// Outage says that Redis could not be read because no server answered.
+	Outage                 bool
 	From, To               time.Time
 	Packets, Granted, Left int64
 	Funded, Paid, Refunded hongbao.Amount // by the ledger
 	GrantedSum, LeftSum    hongbao.Amount // by Redis
 	InRedis                bool
-	// Paused says who paused the campaign, why and when. It is empty unless the campaign is paused.
-	Paused string
+	// Paused is nil unless the campaign is paused.
+	Paused *Pause
 	// CanPause and CanResume report whether pausing and resuming would have an effect.
 	CanPause, CanResume bool
+	// Samples are the samples of the last ten minutes, the oldest first. A campaign that does not run has none.
+	Samples []Sample
 	// Places has the campaign's share on each shard. It is nil for a campaign on one shard.
 	Places []Place
+}
+
+// Pause says who paused a campaign, why and when. Why may be empty.
+type Pause struct {
+	By, Why string
+	At      time.Time
 }
 
 // Runs reports whether now is between From and To, and the campaign is loaded and not closed.
@@ -75,7 +88,7 @@ type Campaigns struct {
 	Search
 	List []Campaign
 	More bool
-	Note string
+	Note *Sentence
 }
 
 // Next returns the path of the next page.
@@ -104,11 +117,16 @@ type Live struct {
 	LoadBegun bool
 	// Answers are the answers of all servers to the campaign's grabs; nil if Redis could not be read.
 	Answers *Answers
-	// Samples are the samples of the last ten minutes, the oldest first. A campaign that does not run has none.
-	Samples []Sample
-	Spread  []Bin
-	// Undrawn says why Spread and Timeline are missing or old. It is empty if they are current.
-	Undrawn string
+	// First and Last are the times of the first and the last grant in the ledger; zero if there is none, or if it is not
+	// known. Created and Loading are when the campaign was created and when a load began.
+	First, Last, Created, Loading time.Time
+	// Adding is how many packets of a top-up Redis does not have yet.
+	Adding int64
+	// Full says that a Redis server has no memory for more, so it refuses grabs.
+	Full   bool
+	Spread []Bin
+	// Undrawn says why Spread and Timeline are missing or old. It is nil if they are current.
+	Undrawn *Sentence
 	// Revealed says that the seed is public, so pages show the plan next to the granted packets.
 	Revealed bool
 	Timeline []Point
@@ -116,7 +134,7 @@ type Live struct {
 	Step time.Duration
 	// Moments are the past and planned events of the campaign, in chronological order.
 	Moments []Moment
-	Notes   []string
+	Notes   []Sentence
 }
 
 // Verdict is the result of the last audit of everything. At is zero if no such audit has begun since the campaign was
@@ -149,6 +167,6 @@ type Point struct {
 
 // Moment is a past or planned event of a campaign.
 type Moment struct {
-	What string
+	What Sentence
 	At   time.Time
 }

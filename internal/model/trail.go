@@ -9,7 +9,7 @@ type Question struct {
 // Trails is the answer to a Question. Notes name the servers that could not be read.
 type Trails struct {
 	List  []Trail
-	Notes []string
+	Notes []Sentence
 }
 
 // Trail is where one grant is.
@@ -21,8 +21,8 @@ type Trail struct {
 
 // StoreView is one of the places where a grant should be, such as Redis or the ledger.
 type StoreView struct {
-	Name string
+	Name Sentence
 	// Present says whether the grant is in this place. If not, Text says why, or what is missing.
 	Present bool
-	Text    string
+	Text    Sentence
 }

@@ -57,3 +57,19 @@ func Number(a hongbao.Amount, currency string) string {
 	at := len(text) - digits
 	return text[:at] + "." + text[at:]
 }
+
+// Parse reads an amount that a person wrote, in units of its currency, with or without separators: the inverse of Number
+// and Text.
+func Parse(text, currency string) (hongbao.Amount, error) {
+	digits := strings.ReplaceAll(strings.TrimSpace(text), ",", "")
+	minor := len(Number(0, currency)) - len("0.")
+	units, rest, fraction := strings.Cut(digits, ".")
+	if units+rest == "" || fraction && (rest == "" || len(rest) > minor) {
+		return 0, fmt.Errorf("%.40q is not an amount in %s: write it as %s", text, currency, Number(1_234_500, currency))
+	}
+	n, err := strconv.ParseInt(units+rest+strings.Repeat("0", max(minor, 0)-len(rest)), 10, 64)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%.40q is not an amount in %s: write it as %s", text, currency, Number(1_234_500, currency))
+	}
+	return hongbao.Amount(n), nil
+}

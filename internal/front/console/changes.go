@@ -11,11 +11,12 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
-// fromConsole is the reason in the journal for changes whose form has no field for a reason.
+// fromConsole is the reason in the journal for changes whose form has no field for a reason, such as a resume.
 const fromConsole = "by a button of the console"
 
 // consolePatience is how long a delivery to a sink that is down is retried while the user waits for the page.
@@ -25,17 +26,19 @@ const consolePatience = 10 * time.Second
 func (c *Console) changeRoutes(mux *http.ServeMux) {
 	mux.Handle("POST /create", c.allow(access.CreateCampaign, c.create))
 	mux.Handle("POST /campaigns/{id}/load", c.allow(access.LoadCampaign, c.load))
+	mux.Handle("GET /campaigns/{id}/pause", c.allow(access.PauseCampaign, c.pausePage))
 	mux.Handle("POST /campaigns/{id}/pause", c.allow(access.PauseCampaign, c.turnCampaign(true)))
 	mux.Handle("POST /campaigns/{id}/resume", c.allow(access.ResumeCampaign, c.turnCampaign(false)))
 	mux.Handle("POST /campaigns/{id}/top-ups", c.allow(access.TopUpCampaign, c.topUp))
 	c.endRoutes(mux)
+	mux.Handle("GET /sinks/{sink}/pause", c.allow(access.PauseSink, c.pausePage))
 	mux.Handle("POST /sinks/{sink}/pause", c.allow(access.PauseSink, c.turnSink(true)))
 	mux.Handle("POST /sinks/{sink}/resume", c.allow(access.ResumeSink, c.turnSink(false)))
-	mux.Handle("POST /letters/requeue", c.allow(access.RequeueLetters, c.workLetters(access.RequeueLetters, "Requeue",
+	mux.Handle("POST /letters/requeue", c.allow(access.RequeueLetters, c.workLetters(access.RequeueLetters, model.Say("Requeue of dead letters"), model.Say("Dry run: requeue of dead letters"),
 		func(ctx context.Context, o ops.Operations, in ops.Letters) (*model.LetterReport, error) {
 			return o.RequeueLetters(ctx, ops.Requeue{Letters: in, Patience: consolePatience})
 		})))
-	mux.Handle("POST /letters/drop", c.allow(access.DropLetters, c.workLetters(access.DropLetters, "Drop",
+	mux.Handle("POST /letters/drop", c.allow(access.DropLetters, c.workLetters(access.DropLetters, model.Say("Drop of dead letters"), model.Say("Dry run: drop of dead letters"),
 		func(ctx context.Context, o ops.Operations, in ops.Letters) (*model.LetterReport, error) {
 			return o.DropLetters(ctx, in)
 		})))
@@ -88,11 +91,15 @@ func (c *Console) turnCampaign(pause bool) handler {
 		if !ok {
 			return
 		}
-		turn := c.operations(who).ResumeCampaign
+		turn, why := c.operations(who).ResumeCampaign, fromConsole
 		if pause {
-			turn = c.operations(who).PauseCampaign
+			turn, why = c.operations(who).PauseCampaign, strings.TrimSpace(r.PostFormValue("why"))
 		}
-		if _, err := turn(r.Context(), ops.CampaignPause{Campaign: id, Why: fromConsole}); err != nil {
+		if why == "" {
+			c.fail(w, r, http.StatusBadRequest, noReason)
+			return
+		}
+		if _, err := turn(r.Context(), ops.CampaignPause{Campaign: id, Why: why}); err != nil {
 			c.failed(w, r, err)
 			return
 		}
@@ -100,7 +107,32 @@ func (c *Console) turnCampaign(pause bool) handler {
 	}
 }
 
-// topUp adds packets to a campaign. The form has amounts in minor units.
+// noReason refuses a pause without a reason.
+var noReason = model.Say("Nothing is paused: a pause needs a reason.")
+
+// pauseForm is a page that asks for a reason before a campaign or a sink is paused.
+type pauseForm struct {
+	Path, Back   string
+	What, Button model.Sentence
+}
+
+func (c *Console) pausePage(w http.ResponseWriter, r *http.Request, who *access.Caller) {
+	v := pauseForm{Path: r.URL.EscapedPath(), Back: "/sinks",
+		What: model.Say("Its grants wait until somebody resumes it. Users can win all the same.")}
+	if sink := r.PathValue("sink"); sink != "" {
+		v.Button = model.Say("Pause %s", sink)
+	} else {
+		id, ok := c.campaignOf(w, r, who, access.PauseCampaign)
+		if !ok {
+			return
+		}
+		v.Back, v.Button = "/campaigns/"+id, model.Say("Pause %s", id)
+		v.What = model.Say("Users get “paused” until somebody resumes. The window does not move. Earlier winners are paid all the same.")
+	}
+	c.show(w, r, http.StatusOK, "pause", page{Title: v.Button, Caller: who, View: v})
+}
+
+// topUp adds packets to a campaign. The form has the total in units of the currency.
 func (c *Console) topUp(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	id, ok := c.campaignOf(w, r, who, access.TopUpCampaign)
 	if !ok {
@@ -114,16 +146,19 @@ func (c *Console) topUp(w http.ResponseWriter, r *http.Request, who *access.Call
 	}
 	in := ops.TopUp{Campaign: id, ID: r.PostFormValue("order"), Tiers: r.PostFormValue("tiers"),
 		Why: strings.TrimSpace(r.PostFormValue("why")), Packets: number("packets"),
-		Total: hongbao.Amount(number("total")), Expect: hongbao.Amount(number("expect"))}
-	err := in.Check()
+		Expect: hongbao.Amount(number("expect"))}
+	var err error
+	if in.Total, err = money.Parse(r.PostFormValue("total"), r.PostFormValue("currency")); err == nil {
+		err = in.Check()
+	}
 	if errors.Join(errs...) != nil {
-		err = errors.New("packets and total are integers, the total in minor units")
+		err = errors.New("packets is an integer")
 	}
 	if err != nil {
-		c.fail(w, r, http.StatusBadRequest, "No packets were added: "+err.Error()+".")
+		c.fail(w, r, http.StatusBadRequest, model.Because(err, "No packets were added."))
 		return
 	}
-	c.startJob(w, r, who, Job{What: "Top-up of " + id, Campaign: id}, func(ctx context.Context, j *Job) error {
+	c.startJob(w, r, who, Job{What: model.Say("Top-up of %s", id), Campaign: id}, func(ctx context.Context, j *Job) error {
 		out, err := c.operations(who).TopUpCampaign(ctx, in)
 		if out != nil {
 			j.Text = out.Text()
@@ -134,11 +169,15 @@ func (c *Console) topUp(w http.ResponseWriter, r *http.Request, who *access.Call
 
 func (c *Console) turnSink(pause bool) handler {
 	return func(w http.ResponseWriter, r *http.Request, who *access.Caller) {
-		turn := c.operations(who).ResumeSink
+		turn, why := c.operations(who).ResumeSink, fromConsole
 		if pause {
-			turn = c.operations(who).PauseSink
+			turn, why = c.operations(who).PauseSink, strings.TrimSpace(r.PostFormValue("why"))
 		}
-		if _, err := turn(r.Context(), ops.SinkPause{Sink: r.PathValue("sink"), Why: fromConsole}); err != nil {
+		if why == "" {
+			c.fail(w, r, http.StatusBadRequest, noReason)
+			return
+		}
+		if _, err := turn(r.Context(), ops.SinkPause{Sink: r.PathValue("sink"), Why: why}); err != nil {
 			c.failed(w, r, err)
 			return
 		}
@@ -151,7 +190,7 @@ func (c *Console) turnSink(pause bool) handler {
 func (c *Console) startJob(w http.ResponseWriter, r *http.Request, who *access.Caller, want Job,
 	do func(context.Context, *Job) error) {
 	if err := c.beginJob(w, r, who, want, do); err != nil {
-		c.fail(w, r, http.StatusServiceUnavailable, err.Error())
+		c.fail(w, r, http.StatusServiceUnavailable, model.Because(err, "The job did not start."))
 	}
 }
 
@@ -166,13 +205,17 @@ func (c *Console) beginJob(w http.ResponseWriter, r *http.Request, who *access.C
 		return err
 	}
 	c.jobs.wait(r.Context(), j)
-	http.Redirect(w, r, "/jobs/"+strconv.Itoa(j.ID), http.StatusSeeOther)
+	to := "/jobs/" + strconv.Itoa(j.ID)
+	if id := r.PostFormValue("from"); hongbao.CheckCampaignID(id) == nil {
+		to += "?from=" + id
+	}
+	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // id was checked
 	return nil
 }
 
 func (c *Console) job(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	if _, ok := c.viewOf(r.URL.Path, who); !ok {
-		c.fail(w, r, http.StatusNotFound, "This process has no such job; another replica may have it.")
+		c.fail(w, r, http.StatusNotFound, model.Say("This process has no such job; another replica may have it."))
 		return
 	}
 	c.watchable(w, r, who)
@@ -183,7 +226,7 @@ func (c *Console) replay(w http.ResponseWriter, r *http.Request, who *access.Cal
 		Campaign: strings.TrimSpace(r.PostFormValue("campaign")), Missing: r.PostFormValue("missing") != "",
 		DryRun: r.PostFormValue("dry") != "", Patience: consolePatience}
 	if err := in.Check(); err != nil {
-		c.fail(w, r, http.StatusBadRequest, "The replay can't start: "+err.Error()+".")
+		c.fail(w, r, http.StatusBadRequest, model.Because(err, "The replay can't start."))
 		return
 	}
 	if !inScope(who, in.Campaign) {
@@ -191,9 +234,9 @@ func (c *Console) replay(w http.ResponseWriter, r *http.Request, who *access.Cal
 		c.fail(w, r, http.StatusForbidden, nameOne)
 		return
 	}
-	what := "Replay " + in.Name + " to " + in.To
+	what := model.Say("Replay %s to %s", in.Name, in.To)
 	if in.DryRun {
-		what = "Dry run: " + what
+		what = model.Say("Dry run: replay %s to %s", in.Name, in.To)
 	}
 	want := Job{What: what, Campaign: in.Campaign, Stopper: access.Replay}
 	c.startJob(w, r, who, want, func(ctx context.Context, j *Job) error {
@@ -215,7 +258,7 @@ func (c *Console) stopJob(w http.ResponseWriter, r *http.Request, who *access.Ca
 	j := c.jobs.find(r.PathValue("id"), who)
 	switch {
 	case j == nil || j.Stopper == "":
-		c.fail(w, r, http.StatusNotFound, "This process has no such job that can be stopped; another replica may have it.")
+		c.fail(w, r, http.StatusNotFound, model.Say("This process has no such job that can be stopped; another replica may have it."))
 	case who.May(j.Stopper) != nil:
 		c.actions.Denied(r.Context(), j.Stopper, j.Campaign, who.May(j.Stopper))
 		c.fail(w, r, http.StatusForbidden, c.explain(who.May(j.Stopper)))
@@ -228,7 +271,7 @@ func (c *Console) stopJob(w http.ResponseWriter, r *http.Request, who *access.Ca
 
 // audit starts an audit of Redis, ledger and topic as a job. If an audit is running, it shows that job.
 func (c *Console) audit(w http.ResponseWriter, r *http.Request, who *access.Caller) {
-	c.startJob(w, r, who, Job{What: "Audit", auditing: true, joins: true}, func(ctx context.Context, j *Job) (err error) {
+	c.startJob(w, r, who, Job{What: model.Say("Audit"), auditing: true, joins: true}, func(ctx context.Context, j *Job) (err error) {
 		j.Audit, err = c.operations(who).Audit(ctx, ops.Audit{})
 		if j.Audit != nil && j.Audit.Verdict != model.Agrees {
 			err = errors.Join(err, errors.New("the audit found differences"))

@@ -6,7 +6,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"html/template"
 	"io/fs"
 	"net/http"
 	"strings"
@@ -40,9 +39,10 @@ type Console struct {
 	log        *zap.Logger
 	tls        bool
 	deployment string
-	pages      *template.Template
+	tongues    []*tongue // in the order of languages
 	poller     *poller
 	jobs       *jobs
+	glancer    *glancer
 	handler    http.Handler
 }
 
@@ -51,13 +51,13 @@ func New(cfg configs.Console, deps Deps) (*Console, error) {
 	if err := deps.check(&cfg); err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
-	pages, err := template.New("").Funcs(texts).ParseFS(templateFiles, "templates/*.html")
+	tongues, err := newTongues()
 	if err != nil {
-		return nil, hongbao.Errorf(hongbao.ClassBroken, "the console's pages: %w", err)
+		return nil, err
 	}
 	c := &Console{cfg: cfg, source: deps.Source, actions: deps.Actions, operations: deps.Operations, faults: deps.Faults,
-		authority: deps.Authority, log: deps.Log, tls: deps.TLS, deployment: deps.Deployment, pages: pages,
-		poller: newPoller(cfg.Every, cfg.Watchers, deps.Log), jobs: newJobs(deps.Log)}
+		authority: deps.Authority, log: deps.Log, tls: deps.TLS, deployment: deps.Deployment, tongues: tongues,
+		poller: newPoller(cfg.Every, cfg.Watchers, deps.Log), jobs: newJobs(deps.Log), glancer: &glancer{source: deps.Source}}
 	c.handler = c.routes()
 	return c, nil
 }
@@ -90,6 +90,7 @@ func (c *Console) routes() http.Handler {
 	mux.HandleFunc("GET /login", c.loginPage)
 	mux.HandleFunc("POST /login", c.login)
 	mux.HandleFunc("POST /logout", c.logout)
+	mux.HandleFunc("POST /language", c.choose)
 	mux.Handle("GET /events", c.allow(access.ReadCampaigns, c.events))
 	c.pageRoutes(mux)
 	c.changeRoutes(mux)
@@ -97,11 +98,11 @@ func (c *Console) routes() http.Handler {
 		c.faultRoutes(mux)
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		c.fail(w, r, http.StatusNotFound, "There is no such page.")
+		c.fail(w, r, http.StatusNotFound, model.Say("There is no such page."))
 	})
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c.fail(w, r, http.StatusForbidden, "This request came from another site.")
+		c.fail(w, r, http.StatusForbidden, model.Say("This request came from another site."))
 	}))
 	inner := protection.Handler(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -135,12 +136,22 @@ func cached(h http.Handler) http.Handler {
 
 // page is the data that every template gets.
 type page struct {
-	Title, Path string
+	Title model.Sentence
+	Path  string
+	// Here is the address of the page, for the switch of the language. Languages are the others.
+	Here        string
+	Languages   []*tongue
 	Caller      *access.Caller
 	ReadOnly    bool
 	Faults      bool // whether the server has the page of faults
-	Error, Done string
+	Error, Done model.Sentence
 	View        any
+	// Live says that the page has live updates. Own says that it has a head of its own.
+	Live, Own bool
+	// Back is the campaign that a person came from; "" if there is none.
+	Back string
+	// Glance is empty if the caller may not see the whole deployment.
+	Glance glance
 	// Every is the interval of the live updates in milliseconds, for console.js.
 	Every int64
 }
@@ -150,16 +161,35 @@ func (p page) May(a access.Action) bool {
 	return p.Caller != nil && !p.ReadOnly && p.Caller.May(a) == nil
 }
 
+// MayOrSee reports whether a template shows the button of a step: a link to a page, or an action.
+func (p page) MayOrSee(a access.Action) bool {
+	if a == access.ReadSinks {
+		return p.Sees(a)
+	}
+	return p.May(a)
+}
+
+// RoleOf returns the role of the caller.
+func (p page) RoleOf() string { return string(p.Caller.Role) }
+
 // Sees reports whether a template shows the link to a page.
 func (p page) Sees(a access.Action) bool { return p.Caller != nil && p.Caller.May(a) == nil }
 
 // render executes a template.
-func (c *Console) render(name string, p page) (string, error) {
+func (t *tongue) render(name string, p page) (string, error) {
 	var b bytes.Buffer
-	if err := c.pages.ExecuteTemplate(&b, name, p); err != nil {
+	if err := t.pages.ExecuteTemplate(&b, name, p); err != nil {
 		return "", hongbao.Errorf(hongbao.ClassBroken, "render page %s: %w", name, err)
 	}
 	return b.String(), nil
+}
+
+// glanceFor returns the glance for a caller who may see the whole deployment, else an empty one.
+func (c *Console) glanceFor(who *access.Caller) (none glance) {
+	if who == nil || who.Scoped() || who.May(access.ReadSinks) != nil {
+		return none
+	}
+	return c.glancer.look()
 }
 
 // show renders a page and sends it.
@@ -168,7 +198,17 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name 
 	if p.Path == "" {
 		p.Path = r.URL.Path
 	}
-	text, err := c.render(name, p)
+	t := c.tongueOf(r)
+	if p.Here = "/"; reads(r) {
+		p.Here = r.URL.RequestURI()
+	}
+	for _, other := range c.tongues {
+		if other != t {
+			p.Languages = append(p.Languages, other)
+		}
+	}
+	p.Glance = c.glanceFor(p.Caller)
+	text, err := t.render(name, p)
 	if err != nil {
 		c.log.Error("the console could not create a page", zap.Error(err))
 		http.Error(w, "The server can't create this page. See its log.", http.StatusInternalServerError)
@@ -180,8 +220,8 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name 
 }
 
 // fail sends a page that shows an error message.
-func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, text string) {
-	p := page{Title: http.StatusText(status), Error: text, View: r.PostFormValue("why")} // what a person wrote is not lost
+func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, text model.Sentence) {
+	p := page{Title: titleOf(status), Error: text, View: r.PostFormValue("why")} // what a person wrote is not lost
 	if who, err := c.callerOf(r); err == nil {
 		p.Caller = &who
 	}
@@ -191,6 +231,19 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, text 
 // failed sends a page for an error of Source or Actions. The error decides the status.
 func (c *Console) failed(w http.ResponseWriter, r *http.Request, err error) {
 	c.fail(w, r, statusOf(err), c.explain(err))
+}
+
+// titleOf returns the title of a page that shows an error.
+func titleOf(status int) model.Sentence {
+	switch status {
+	case http.StatusNotFound:
+		return model.Say("Not found")
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return model.Say("Not allowed")
+	case http.StatusServiceUnavailable:
+		return model.Say("Not now")
+	}
+	return model.Say("Not done")
 }
 
 func statusOf(err error) int {
@@ -208,13 +261,32 @@ func statusOf(err error) int {
 // maxExplained is the maximum length of an error on a page, in bytes.
 const maxExplained = 1000
 
-// explain returns an error's text for the user. It also logs the error, because users close pages.
-func (c *Console) explain(err error) string {
+// explain returns a sentence about an error, with the error's text. It also logs the error, because users close pages.
+func (c *Console) explain(err error) model.Sentence {
 	c.log.Info("an error on a page of the console", zap.Error(err))
 	text := err.Error()
 	if len(text) > maxExplained {
 		text = strings.ToValidUTF8(text[:maxExplained], "") + "..."
 	}
 	first, size := utf8.DecodeRuneInString(text)
-	return string(unicode.ToUpper(first)) + text[size:]
+	s := about(err)
+	s.Original = string(unicode.ToUpper(first)) + text[size:]
+	return s
+}
+
+// about returns a sentence about the kind of an error.
+func about(err error) model.Sentence {
+	switch {
+	case errors.Is(err, model.ErrNotFound):
+		return model.Say("There is no such thing, or your key is not valid for it.")
+	case errors.Is(err, access.ErrForbidden), errors.Is(err, access.ErrNotInScope), errors.Is(err, access.ErrMayNotSpend):
+		return model.Say("Your key may not do this.")
+	case ops.IsInput(err):
+		return model.Say("Nothing was done: the input has a mistake.")
+	case hongbao.ClassOf(err) == hongbao.ClassPermanent, hongbao.ClassOf(err) == hongbao.ClassConflict:
+		return model.Say("This was refused.")
+	case hongbao.IsOutage(err):
+		return model.Say("A server that this needs can't be reached now. Try again.")
+	}
+	return model.Say("This failed. Try again.")
 }

@@ -10,13 +10,15 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 )
 
 // newCampaign is the data of the form for a new campaign.
 type newCampaign struct {
-	Text, Wrong string
+	Text  string
+	Wrong model.Sentence
 	// Checked is the campaign after a check without problems; else nil. Exists reports whether the ledger already has
 	// the campaign.
 	Checked *hongbao.Campaign
@@ -27,7 +29,7 @@ type newCampaign struct {
 func (c *Console) create(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	unread := r.ParseForm()
 	v := newCampaign{Text: r.PostForm.Get("spec")}
-	answer := page{Title: "New campaign", Caller: who, View: &v}
+	answer := page{Title: model.Say("New campaign"), Caller: who, View: &v}
 	if reads(r) {
 		c.show(w, r, http.StatusOK, "create", answer)
 		return
@@ -59,8 +61,8 @@ func (c *Console) create(w http.ResponseWriter, r *http.Request, who *access.Cal
 		c.show(w, r, http.StatusOK, "create", answer)
 	case spec.Codes != nil:
 		if err = c.storeCodes(w, r, who, &in); err != nil {
-			v.Wrong = c.explain(fmt.Errorf("the ledger has the campaign and its money, but not its codes: %w; "+
-				"press Create again", err))
+			v.Wrong = model.Sentence{Text: "The ledger has the campaign and its money, but not its codes. Press Create again.",
+				Original: c.explain(err).Original}
 			c.show(w, r, http.StatusServiceUnavailable, "create", answer)
 		}
 	case isNew:
@@ -73,7 +75,7 @@ func (c *Console) create(w http.ResponseWriter, r *http.Request, who *access.Cal
 // storeCodes starts a job that stores the codes of a coupon campaign. It also continues where an earlier job
 // stopped.
 func (c *Console) storeCodes(w http.ResponseWriter, r *http.Request, who *access.Caller, in *ops.CampaignCreate) error {
-	return c.beginJob(w, r, who, Job{What: "Codes of " + in.Spec.ID, Campaign: in.Spec.ID, joins: true},
+	return c.beginJob(w, r, who, Job{What: model.Say("Codes of %s", in.Spec.ID), Campaign: in.Spec.ID, joins: true},
 		func(ctx context.Context, _ *Job) error {
 			if err := c.operations(who).StoreCodes(ctx, *in); err != nil {
 				return fmt.Errorf("not all codes are stored; create the campaign again with the same text to continue: %w", err)
@@ -83,13 +85,13 @@ func (c *Console) storeCodes(w http.ResponseWriter, r *http.Request, who *access
 }
 
 // explainSpec returns all problems of a specification, or the reason why the campaign can't be created.
-func (c *Console) explainSpec(err error) string {
+func (c *Console) explainSpec(err error) model.Sentence {
 	var spec *campaign.SpecError
 	switch {
 	case errors.As(err, &spec):
-		return spec.Error()
+		return model.Because(spec, "The specification has mistakes.")
 	case errors.Is(err, access.ErrNotInScope):
-		return "Your key is not valid for a campaign with this id."
+		return model.Say("Your key is not valid for a campaign with this id.")
 	}
 	return c.explain(err)
 }
@@ -124,7 +126,7 @@ func (c *Console) load(w http.ResponseWriter, r *http.Request, who *access.Calle
 	if !ok {
 		return
 	}
-	c.startJob(w, r, who, Job{What: "Load of " + id, Campaign: id, joins: true},
+	c.startJob(w, r, who, Job{What: model.Say("Load of %s", id), Campaign: id, joins: true},
 		func(ctx context.Context, _ *Job) error {
 			_, err := c.operations(who).LoadCampaign(ctx, id)
 			return err

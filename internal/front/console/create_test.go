@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 const rain = `id: rain
@@ -107,7 +108,7 @@ func TestCodesCanNotBegin(t *testing.T) {
 	goOn := make(chan struct{})
 	defer close(goOn)
 	for range maxJobs {
-		_, err := f.jobs.start(Job{What: "something long"}, func(context.Context, *Job) error {
+		_, err := f.jobs.start(Job{What: model.Say("something long")}, func(context.Context, *Job) error {
 			<-goOn
 			return nil
 		})
@@ -115,7 +116,7 @@ func TestCodesCanNotBegin(t *testing.T) {
 	}
 	w := f.ask(t, "treasurer", "/create", url.Values{"spec": {coupons + "codes: {pattern: TEA-########}\n"}})
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
-	for _, part := range []string{"The ledger has the campaign and its money, but not its codes: this console already runs four jobs", "press Create again",
+	for _, part := range []string{"The ledger has the campaign and its money, but not its codes. Press Create again.", "This console already runs four jobs",
 		"sponsor: acme"} {
 		require.Contains(t, w.Body.String(), part)
 	}

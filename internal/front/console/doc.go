@@ -1,5 +1,5 @@
-// Package console serves the pages for operators. It uses html/template, server-sent events and one embedded chart
-// library, and needs no build step. Pages load nothing from other servers.
+// Package console serves the pages for operators. It uses html/template and server-sent events, and needs no
+// build step. Its charts are drawings that the templates make. Pages load nothing from other servers.
 //
 // The package guarantees:
 //

@@ -103,7 +103,7 @@ func (c *Console) endPage(w http.ResponseWriter, r *http.Request, who *access.Ca
 	} else if e != nil && e.Missing != nil {
 		v.Missing = *e.Missing
 	}
-	c.show(w, r, http.StatusOK, "end", page{Title: "End of campaign " + id, Caller: who, View: &v, Done: done(r.URL)})
+	c.show(w, r, http.StatusOK, "end", page{Title: model.Say("End of campaign %s", id), Caller: who, View: &v, Done: done(r.URL)})
 }
 
 func afterRefund(c *model.Live) string {

@@ -49,7 +49,7 @@ func TestEndOfACampaign(t *testing.T) {
 	require.NotContains(t, text, `id="cancel"`)
 	require.Contains(t, text, "Load it completely, then close it")
 	f.live.LoadBegun, f.live.LedgerUnread = false, true
-	require.Contains(t, page("new"), "because the ledger can't be read")
+	require.Contains(t, page("new"), "because the ledger can&#39;t be read")
 	f.live.LedgerUnread = false
 
 	f.live.State = model.Unread

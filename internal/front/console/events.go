@@ -1,7 +1,6 @@
 package console
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/model"
-	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 const (
@@ -33,7 +31,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 	page := r.URL.Query().Get("page")
 	view, ok := c.viewOf(page, who)
 	if !ok {
-		c.fail(w, r, http.StatusNotFound, "There is no such page to watch.")
+		c.fail(w, r, http.StatusNotFound, model.Say("There is no such page to watch."))
 		return
 	}
 	room := page
@@ -43,18 +41,18 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 	watcher, err := c.poller.watch(room, who.Key, view.load)
 	if err != nil {
 		w.Header().Set("Retry-After", "10")
-		c.fail(w, r, http.StatusServiceUnavailable, err.Error())
+		c.fail(w, r, http.StatusServiceUnavailable, model.Because(err, "This page can't be watched now."))
 		return
 	}
 	defer c.poller.leave(watcher)
-	out := stream{w: w, control: http.NewResponseController(w)}
+	out := stream{w: w, control: http.NewResponseController(w), tongue: c.tongueOf(r)}
 	if err := out.begin(); err != nil {
 		c.log.Info("a stream of events could not begin", zap.Error(err))
 		return
 	}
 	check := time.NewTicker(checkAgain)
 	defer check.Stop()
-	first, unsure := true, false
+	unsure := false
 	for err == nil {
 		select {
 		case now, open := <-watcher.c:
@@ -63,8 +61,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 				return
 			}
 			if !unsure {
-				err = c.send(&out, &view, now, who, first)
-				first = false
+				err = c.send(&out, &view, page, now, who)
 			}
 		case <-check.C:
 			again, lost := c.callerOf(r.WithContext(access.For(r.Context(), access.ReadCampaigns)))
@@ -73,7 +70,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 				return
 			}
 			if unsure = lost != nil; unsure { // while the server can't check the viewer's rights, it sends no data
-				err = out.send("trouble", c.explain(lost))
+				err = out.trouble(c.explain(lost))
 				continue
 			}
 			who = &again
@@ -87,14 +84,13 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 	}
 }
 
-// send sends the live part of a page, and the points of its chart: all points with the first event, later only
-// the newest.
-func (c *Console) send(out *stream, v *view, now *reading, who *access.Caller, first bool) error {
+// send sends the live part of a page.
+func (c *Console) send(out *stream, v *view, path string, now *reading, who *access.Caller) error {
 	if now.err != nil {
-		return out.send("trouble", c.explain(now.err))
+		return out.trouble(c.explain(now.err))
 	}
-	seen := v.filter(now.data, who)
-	html, err := c.render(v.live, page{Caller: who, ReadOnly: c.cfg.ReadOnly, View: seen})
+	seen := v.filter(now, who)
+	html, err := out.tongue.render(v.live, page{Caller: who, ReadOnly: c.cfg.ReadOnly, View: seen})
 	event := "live"
 	if partial(seen) {
 		event = "partial"
@@ -102,14 +98,22 @@ func (c *Console) send(out *stream, v *view, now *reading, who *access.Caller, f
 	if err == nil {
 		err = out.send(event, html)
 	}
-	if err != nil || len(now.rates) == 0 {
+	if err == nil {
+		err = c.sendFrame(out, path, who)
+	}
+	return err
+}
+
+// sendFrame sends the column of pages and the alarm, if they have changed.
+func (c *Console) sendFrame(out *stream, path string, who *access.Caller) error {
+	path, _, _ = strings.Cut(path, "?")
+	html, err := out.tongue.render("frame", page{Path: path, Caller: who, ReadOnly: c.cfg.ReadOnly, Faults: c.faults != nil,
+		Glance: c.glanceFor(who)})
+	if err != nil || html == out.frame {
 		return err
 	}
-	rates := now.rates
-	if !first {
-		rates = rates[len(rates)-1:]
-	}
-	return out.sendJSON("rates", rates)
+	out.frame = html
+	return out.send("frame", html)
 }
 
 // partial reports whether a part of a page's data could not be read. The page itself shows which part, and why.
@@ -117,11 +121,11 @@ func partial(data any) bool {
 	unread := func(c model.Campaign) bool { return c.State == model.Unread }
 	switch x := data.(type) {
 	case model.Campaigns:
-		return x.Note != "" || slices.ContainsFunc(x.List, unread)
-	case Audited:
+		return x.Note != nil || slices.ContainsFunc(x.List, unread)
+	case *campaignView:
 		return x.LedgerUnread || x.Audit.Unread || unread(x.Campaign)
-	case []deliveries.SinkStatus:
-		return slices.ContainsFunc(x, func(s deliveries.SinkStatus) bool { return len(s.Unread) > 0 })
+	case []sinkView:
+		return slices.ContainsFunc(x, func(s sinkView) bool { return len(s.Unread) > 0 })
 	}
 	return false
 }
@@ -130,6 +134,17 @@ func partial(data any) bool {
 type stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
+	tongue  *tongue
+	frame   string // as it was sent last
+}
+
+// trouble sends why the page is not up to date.
+func (s *stream) trouble(why model.Sentence) error {
+	text, err := s.tongue.say(why)
+	if err != nil {
+		return err
+	}
+	return s.send("trouble", text+" "+why.Original)
 }
 
 func (s *stream) begin() error {
@@ -154,14 +169,6 @@ func (s *stream) send(event, data string) error {
 		b.WriteString("data: " + line + "\n")
 	}
 	return s.write(b.String() + "\n")
-}
-
-func (s *stream) sendJSON(event string, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("write an event: %w", err)
-	}
-	return s.send(event, string(text))
 }
 
 func (s *stream) write(text string) error {

@@ -27,7 +27,8 @@ const (
 // when the server stops.
 type Job struct {
 	ID       int
-	What, By string
+	What     model.Sentence
+	By       string
 	Campaign string // empty if the job does not belong to one campaign
 	Began    time.Time
 	Took     time.Duration // 0 while the job runs
@@ -86,7 +87,7 @@ func (s *jobs) start(want Job, do func(ctx context.Context, j *Job) error) (*Job
 	running := 0
 	for _, j := range s.list {
 		switch {
-		case j.Running() && want.joins && j.What == want.What:
+		case j.Running() && want.joins && j.What.String() == want.What.String():
 			return j, nil
 		case j.Running() && !j.auditing:
 			running++

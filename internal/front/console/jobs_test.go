@@ -29,7 +29,7 @@ func TestAuditPageShowsAcknowledgements(t *testing.T) {
 	f := setup(t, nil)
 	known := model.Acknowledged{Difference: model.Difference{Kind: audit.DuplicateInTopic, Where: "topic", Campaign: "rain",
 		Packet: 7, Detail: "a copy"}, By: "ann", Why: "a second producer", Until: time.Date(2027, 2, 17, 20, 0, 0, 0, time.UTC)}
-	text, err := f.render("job-live", page{View: &Job{Audit: &model.AuditReport{Verdict: model.Agrees,
+	text, err := f.tongues[0].render("job-live", page{View: &Job{Audit: &model.AuditReport{Verdict: model.Agrees,
 		Acknowledged: []model.Acknowledged{known}}}})
 	require.NoError(t, err)
 	for _, want := range []string{"duplicate_in_topic", "a copy", "by ann", "2027", "a second producer"} {
@@ -79,7 +79,7 @@ func TestPanickingJob(t *testing.T) {
 	core, logs := observer.New(zapcore.WarnLevel)
 	all := newJobs(zap.New(core))
 	defer all.close()
-	j, err := all.start(Job{What: "Audit"}, func(context.Context, *Job) error { panic("a bug") })
+	j, err := all.start(Job{What: model.Say("Audit")}, func(context.Context, *Job) error { panic("a bug") })
 	require.NoError(t, err)
 	got := all.wait(t.Context(), j)
 	require.False(t, got.Running())
@@ -98,10 +98,12 @@ func TestPanickingJob(t *testing.T) {
 
 func TestLasts(t *testing.T) {
 	t.Parallel()
-	for d, want := range map[time.Duration]string{7 * time.Millisecond: "7ms", 1500 * time.Millisecond: "1.5s", 160 * time.Second: "2m40s",
-		2 * time.Minute: "2m", 125 * time.Second: "2m5s", time.Hour: "1h", 90 * time.Minute: "1h30m", time.Hour + 20*time.Second: "1h0m20s",
-		100 * time.Minute: "1h40m"} {
-		require.Equal(t, want, lasts(d))
+	tongues, err := newTongues()
+	require.NoError(t, err)
+	for d, want := range map[time.Duration][]string{7 * time.Millisecond: {"7 ms", "7 毫秒"}, 1500 * time.Millisecond: {"1.5 s", "1.5 秒"}, 400 * time.Millisecond: {"0.4 s", "0.4 秒"},
+		39_700 * time.Millisecond: {"39 s", "39 秒"}, 160 * time.Second: {"2 min 40 s", "2 分钟 40 秒"}, 2 * time.Minute: {"2 min", "2 分钟"},
+		90 * time.Minute: {"1 h 30 min", "1 小时 30 分钟"}, time.Hour + 20*time.Second: {"1 h", "1 小时"}, 50 * time.Hour: {"2 d 2 h", "2 天 2 小时"}} {
+		require.Equal(t, want, []string{tongues[0].lasts(d), tongues[1].lasts(d)})
 	}
 }
 
@@ -111,13 +113,18 @@ func TestRefundedIsWhatWasLeft(t *testing.T) {
 	f := setup(t, nil)
 	live := &model.Live{Campaign: model.Campaign{ID: "rain", Currency: "CNY", State: "refunded", InRedis: true, Funded: 100_000, GrantedSum: 285,
 		LeftSum: 99_715, Left: 97, Refunded: 99_715}}
-	text, err := f.render("campaign-top", page{View: Audited{Live: live}})
+	hero := func(live *model.Live) (string, error) {
+		var b strings.Builder
+		err := f.tongues[0].pages.ExecuteTemplate(&b, "campaign-hero", viewCampaign(&watched{Live: live}, Audited{Live: live}, nil, time.Second, time.Now()))
+		return b.String(), err
+	}
+	text, err := hero(live)
 	require.NoError(t, err)
 	require.Equal(t, 1, strings.Count(text, "997.15"), text)
 	require.Contains(t, text, "<dt>Refunded</dt>")
 	require.NotContains(t, text, "<dt>Left</dt>")
 	live.Refunded, live.State = 0, "closed"
-	text, err = f.render("campaign-top", page{View: Audited{Live: live}})
+	text, err = hero(live)
 	require.NoError(t, err)
 	require.Contains(t, text, "<dt>Left</dt>")
 }

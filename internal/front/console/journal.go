@@ -24,15 +24,15 @@ type journalPage struct {
 func (c *Console) journal(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	q := r.URL.Query()
 	p := journalPage{Campaign: q.Get("campaign"), Who: strings.TrimSpace(q.Get("who")), Since: q.Get("since")}
-	answer := page{Title: "Journal", Caller: who, View: &p}
+	answer := page{Title: model.Say("Journal"), Caller: who, View: &p}
 	since, wrong := journalSince(p.Since)
 	switch {
 	case p.Campaign != "" && hongbao.CheckCampaignID(p.Campaign) != nil:
 		answer.Error = badCampaign
 	case wrong != nil:
-		answer.Error = "Since is a day, as 2026-02-17."
+		answer.Error = model.Say("Since is a day, as 2026-02-17.")
 	}
-	if answer.Error != "" {
+	if answer.Error.Text != "" {
 		c.show(w, r, http.StatusBadRequest, "journal", answer)
 		return
 	}

@@ -35,9 +35,9 @@ func inScope(who *access.Caller, campaign string) bool {
 }
 
 // The messages about the campaign in a form.
-const (
-	badCampaign = "This is not a campaign id. An id has 1 to 64 characters of a-z, 0-9, - and _, and begins with a letter."
-	nameOne     = "Your key is for some campaigns only: name one of them."
+var (
+	badCampaign = model.Say("This is not a campaign id. An id has 1 to 64 characters of a-z, 0-9, - and _, and begins with a letter.")
+	nameOne     = model.Say("Your key is for some campaigns only: name one of them.")
 )
 
 func (c *Console) letters(w http.ResponseWriter, r *http.Request, who *access.Caller) {
@@ -45,7 +45,7 @@ func (c *Console) letters(w http.ResponseWriter, r *http.Request, who *access.Ca
 	p := letterPage{Sink: q.Get("sink"), Campaign: q.Get("campaign"), Class: q.Get("class"), User: q.Get("user"),
 		Reason:  q.Get("reason"),
 		Classes: model.LetterClasses()}
-	answer := page{Title: "Dead letters", Caller: who, View: &p}
+	answer := page{Title: model.Say("Dead letters"), Caller: who, View: &p}
 	if !inScope(who, p.Campaign) {
 		answer.Error = nameOne
 		c.show(w, r, http.StatusOK, "letters", answer)
@@ -75,26 +75,26 @@ func (c *Console) letter(w http.ResponseWriter, r *http.Request, who *access.Cal
 		c.failed(w, r, err)
 		return
 	}
-	c.show(w, r, http.StatusOK, "letter", page{Title: "Dead letter", Caller: who, View: l})
+	c.show(w, r, http.StatusOK, "letter", page{Title: model.Say("Dead letter"), Caller: who, View: l})
 }
 
 // workLetters requeues or drops letters: the selected ones, or all that match the filter. With a filter, a first job
 // only counts the letters, and its page has a button that works on the counted letters.
-func (c *Console) workLetters(a access.Action, what string,
+func (c *Console) workLetters(a access.Action, what, counts model.Sentence,
 	do func(ctx context.Context, o ops.Operations, in ops.Letters) (*model.LetterReport, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 		if err := r.ParseForm(); err != nil {
-			c.fail(w, r, http.StatusBadRequest, "This form can't be read.")
+			c.fail(w, r, http.StatusBadRequest, model.Say("This form can't be read."))
 			return
 		}
 		in := lettersOf(r.PostForm)
-		if text := c.refuseLetters(r, who, a, &in); text != "" {
+		if text := c.refuseLetters(r, who, a, &in); text.Text != "" {
 			c.fail(w, r, http.StatusBadRequest, text)
 			return
 		}
-		path, name := r.URL.Path, what+" of dead letters"
+		path, name := r.URL.Path, what
 		if in.DryRun {
-			name = "Dry run: " + name
+			name = counts
 		}
 		c.startJob(w, r, who, Job{What: name}, func(ctx context.Context, j *Job) (err error) {
 			j.Letters, err = do(ctx, c.operations(who), in)
@@ -128,10 +128,10 @@ func lettersOf(form url.Values) ops.Letters {
 	return in
 }
 
-// refuseLetters returns what is wrong with a form, or "".
-func (c *Console) refuseLetters(r *http.Request, who *access.Caller, a access.Action, in *ops.Letters) string {
+// refuseLetters returns what is wrong with a form, or an empty sentence.
+func (c *Console) refuseLetters(r *http.Request, who *access.Caller, a access.Action, in *ops.Letters) (nothing model.Sentence) {
 	if in.Letter == "" && r.PostFormValue("all") == "" {
-		return "Select letters, or tick the box for all letters that the filter picks."
+		return model.Say("Select letters, or tick the box for all letters that the filter picks.")
 	}
 	if err := in.Check(); err != nil {
 		return c.explain(err)
@@ -141,7 +141,7 @@ func (c *Console) refuseLetters(r *http.Request, who *access.Caller, a access.Ac
 			c.hidden(r, a, in.Campaign)
 			return nameOne
 		}
-		return ""
+		return nothing
 	}
 	for id := range strings.SplitSeq(in.Letter, ",") {
 		if !who.Scoped() {
@@ -152,7 +152,7 @@ func (c *Console) refuseLetters(r *http.Request, who *access.Caller, a access.Ac
 			return nameOne
 		}
 	}
-	return ""
+	return nothing
 }
 
 // quarantinePage is the data of the page of grants in quarantine.
@@ -178,7 +178,7 @@ func (c *Console) quarantine(w http.ResponseWriter, r *http.Request, who *access
 			p.Grants = append(p.Grants, list[i])
 		}
 	}
-	c.show(w, r, http.StatusOK, "quarantine", page{Title: "Quarantine", Caller: who, View: p, Done: done(r.URL)})
+	c.show(w, r, http.StatusOK, "quarantine", page{Title: model.Say("Quarantine"), Caller: who, View: p, Done: done(r.URL)})
 }
 
 // oneQuarantined reads the grant whose number is in the path.
@@ -201,7 +201,7 @@ func (c *Console) quarantined(w http.ResponseWriter, r *http.Request, who *acces
 		c.failed(w, r, err)
 		return
 	}
-	c.show(w, r, http.StatusOK, "quarantined", page{Title: fmt.Sprintf("Quarantine %d", q.ID), Caller: who, View: &q,
+	c.show(w, r, http.StatusOK, "quarantined", page{Title: model.Say("Quarantine %s", strconv.FormatInt(q.ID, 10)), Caller: who, View: &q,
 		Done: done(r.URL)})
 }
 
@@ -229,18 +229,18 @@ type trailPage struct {
 func (c *Console) trail(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	q := r.URL.Query()
 	p := trailPage{Campaign: q.Get("campaign"), User: q.Get("user"), Packet: q.Get("packet")}
-	answer := page{Title: "Trail of a grant", Caller: who, View: &p}
+	answer := page{Title: model.Say("Find a user"), Caller: who, View: &p}
 	packet, err := strconv.ParseInt(p.Packet, 10, 64)
 	switch {
 	case p.Campaign == "" && p.User == "" && p.Packet == "":
 	case hongbao.CheckCampaignID(p.Campaign) != nil:
-		answer.Error = "Name a campaign."
+		answer.Error = model.Say("Name a campaign.")
 	case !who.Sees(p.Campaign):
 		answer.Error = nameOne
 	case p.Packet != "" && (err != nil || packet < 1):
-		answer.Error = "A packet is a number of 1 or more."
+		answer.Error = model.Say("A packet is a number of 1 or more.")
 	case (p.User == "") == (p.Packet == ""):
-		answer.Error = "Name a user or a packet, not both."
+		answer.Error = model.Say("Name a user or a packet, not both.")
 	default:
 		if p.Trails, err = c.source.Trail(r.Context(), model.Question{Campaign: p.Campaign, User: p.User,
 			Packet: packet}); err != nil {

@@ -28,7 +28,7 @@ type reading struct {
 // rate is one point of the chart. It has grants in Redis, settled grants in the ledger and answers of all servers, each
 // per second. A number is nil, and the line has a gap, where the reading or the one before it lacks it.
 type rate struct {
-	At                         time.Time `json:"at"`
+	At                         time.Time
 	Granted, Settled, Answered *float64
 }
 
@@ -68,7 +68,7 @@ type watcher struct {
 
 const (
 	// loadTime is the time limit for one read. keptRates is the maximum number of points in the chart of rates: ten
-	// minutes, as console.js keeps them.
+	// minutes.
 	loadTime  = 5 * time.Second
 	keptRates = 600
 	// restFactor spaces slow reads: if a read takes d, the next read of the page starts at least restFactor*d after the
@@ -190,11 +190,11 @@ func (p *poller) readDue(ctx context.Context) bool {
 
 // publish sends a reading to all viewers of a page. A slow viewer gets only the newest reading.
 func (p *poller) publish(r *room, data any, err error, at time.Time) {
-	switch live, ok := data.(*model.Live); {
+	switch w, ok := data.(*watched); {
 	case ok && err == nil && r.before == nil: // the page was just opened
-		r.note(append(slices.Clip(live.Samples), live.Sample(at))...)
+		r.note(append(slices.Clip(w.Samples), w.Sample(at))...)
 	case ok && err == nil:
-		r.note(live.Sample(at))
+		r.note(w.Sample(at))
 	case err != nil && r.before != nil: // of a campaign
 		r.note(model.Sample{At: at})
 	}
@@ -229,6 +229,13 @@ func (r *room) note(samples ...model.Sample) {
 		r.before = &now
 	}
 	r.rates = rates[max(0, len(rates)-keptRates):]
+}
+
+// ratesOf returns the rates of a campaign that was read once.
+func ratesOf(live *model.Live, at time.Time) []rate {
+	r := room{}
+	r.note(append(slices.Clip(live.Samples), live.Sample(at))...)
+	return r.rates
 }
 
 // end ends all streams and rejects new ones.

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // restores shows the restores of data that Redis had lost.
@@ -13,5 +14,5 @@ func (c *Console) restores(w http.ResponseWriter, r *http.Request, who *access.C
 		c.failed(w, r, err)
 		return
 	}
-	c.show(w, r, http.StatusOK, "restores", page{Title: "Restores", Caller: who, View: list})
+	c.show(w, r, http.StatusOK, "restores", page{Title: model.Say("Restores"), Caller: who, View: list})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/front/web"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // cookieName returns the name of the session cookie. The name contains the deployment's id, because browsers send the
@@ -69,13 +70,13 @@ func (c *Console) allow(a access.Action, h handler) http.Handler {
 		ctx := access.As(r.Context(), web.ActorOf(&who, r, ""))
 		switch {
 		case errors.Is(err, access.ErrUnauthorized) && (!reads(r) || r.URL.Path == "/events"):
-			c.fail(w, r, http.StatusUnauthorized, "Your session is over. Log in again.")
+			c.fail(w, r, http.StatusUnauthorized, model.Say("Your session is over. Log in again."))
 		case errors.Is(err, access.ErrUnauthorized):
 			http.Redirect(w, r, "/login?to="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
 		case err != nil:
 			c.failed(w, r, err)
 		case !reads(r) && c.cfg.ReadOnly:
-			c.fail(w, r, http.StatusForbidden, "This console is read-only (console.read_only).")
+			c.fail(w, r, http.StatusForbidden, model.Say("This console is read-only (%s).", "console.read_only"))
 		case who.May(access.ReadCampaigns) != nil: // a gateway reads receipts by the API, not here
 			c.fail(w, r, http.StatusForbidden, c.explain(who.May(access.ReadCampaigns)))
 		case who.May(a) != nil:
@@ -105,7 +106,7 @@ func (c *Console) sessionTimes() access.SessionTimes {
 }
 
 func (c *Console) loginPage(w http.ResponseWriter, r *http.Request) {
-	c.show(w, r, http.StatusOK, "login", page{Title: "Log in", View: local(r.URL.Query().Get("to"))})
+	c.show(w, r, http.StatusOK, "login", page{Title: model.Say("Log in"), View: local(r.URL.Query().Get("to"))})
 }
 
 // login starts a session for an API key and sets the session cookie.
@@ -117,15 +118,15 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case errors.Is(err, access.ErrUnauthorized):
 		c.loggedIn(r, access.LogIn, nil, err)
-		c.show(w, r, http.StatusUnauthorized, "login", page{Title: "Log in", View: to,
-			Error: "This key is not valid here: it is mistyped, expired or revoked."})
+		c.show(w, r, http.StatusUnauthorized, "login", page{Title: model.Say("Log in"), View: to,
+			Error: model.Say("This key is not valid here: it is mistyped, expired or revoked.")})
 		return
 	case err != nil:
 		c.failed(w, r, err)
 		return
 	case who.May(access.ReadCampaigns) != nil:
 		c.loggedIn(r, access.LogIn, &who, who.May(access.ReadCampaigns))
-		c.fail(w, r, http.StatusForbidden, "A key of the role "+string(who.Role)+" does not open the console.")
+		c.fail(w, r, http.StatusForbidden, model.Say("A key of the role %s does not open the console.", who.Role))
 		return
 	}
 	session, err := c.authority.StartSession(r.Context(), key, c.sessionTimes())

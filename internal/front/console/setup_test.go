@@ -175,7 +175,7 @@ func (d doer) StartReplay(_ context.Context, in ops.Replay) (*model.ReplayReport
 }
 
 func (d doer) PauseCampaign(_ context.Context, in ops.CampaignPause) (ops.CampaignState, error) {
-	return ops.CampaignState{}, d.do(d.who, "campaign %s true", in.Campaign)
+	return ops.CampaignState{}, d.do(d.who, "campaign %s true: %s", in.Campaign, in.Why)
 }
 
 func (d doer) ResumeCampaign(_ context.Context, in ops.CampaignPause) (ops.CampaignState, error) {
@@ -206,7 +206,7 @@ func (d doer) RevealCampaign(_ context.Context, id string) (*campaign.Disclosure
 }
 
 func (d doer) PauseSink(_ context.Context, in ops.SinkPause) (deliveries.SinkChange, error) {
-	return deliveries.SinkChange{}, d.do(d.who, "sink %s true", in.Sink)
+	return deliveries.SinkChange{}, d.do(d.who, "sink %s true: %s", in.Sink, in.Why)
 }
 
 func (d doer) RequeueLetters(_ context.Context, in ops.Requeue) (*model.LetterReport, error) {
@@ -224,7 +224,8 @@ func (d doer) DecideQuarantined(_ context.Context, in ops.Decide) (payments.Quar
 	return payments.Quarantined{}, d.do(d.who, "decide %d %s %s", in.ID, in.Decision, in.Why)
 }
 
-var audited = time.Unix(1_800_000_000, 0)
+// audited is when the audits of the tests begin. Redis keeps it in milliseconds.
+var audited = time.Unix(1_800_000_000, 123_456_789)
 
 func (d doer) Audit(context.Context, ops.Audit) (*model.AuditReport, error) {
 	return &model.AuditReport{Verdict: model.Differs, Started: audited,
@@ -293,8 +294,8 @@ func setup(t *testing.T, change func(*configs.Console, *Deps)) *fixture {
 	f := &fixture{fakeSource: &fakeSource{live: model.Live{Campaign: model.Campaign{ID: "rain", Name: "Spring rain", Currency: "CNY",
 		State: "open", CanPause: true, Packets: 1000, Granted: 10, Left: 990, InRedis: true}}}, keys: &keys{}}
 	f.trails.List = []model.Trail{{Packet: 3, User: "u1", Amount: "1.85 CNY",
-		Stations: []model.StoreView{{Name: "Receipt in Redis", Present: true, Text: "yes"},
-			{Name: "Row of the ledger", Text: "no"}}}}
+		Stations: []model.StoreView{{Name: model.Say("Receipt in Redis"), Present: true, Text: model.Say("Finished.")},
+			{Name: model.Say("Row of the ledger"), Text: model.Say("Not finished yet.")}}}}
 	f.live.Spread = []model.Bin{{Low: 1, High: 5, Granted: 10, Plan: 4711}}
 	cfg := configs.Console{Every: time.Second, Watchers: 3, SessionTime: time.Hour, IdleTime: time.Minute}
 	deps := Deps{Source: f.fakeSource, Actions: f.fakeSource, Operations: f.fakeSource.operations, Authority: f.keys, Log: zap.NewNop(), Deployment: "test"}

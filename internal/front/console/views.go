@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
@@ -15,20 +16,21 @@ import (
 
 // view is a page with live updates.
 type view struct {
-	title, name, live string // names of templates
-	load              loader
+	title      model.Sentence
+	name, live string // names of templates
+	load       loader
 	// filter returns the part of the data that the caller may see.
-	filter func(data any, who *access.Caller) any
+	filter func(now *reading, who *access.Caller) any
 }
 
-func everything(data any, _ *access.Caller) any { return data }
+func everything(now *reading, _ *access.Caller) any { return now.data }
 
 // viewOf returns the page with a path. It returns false if there is no such page, or if the caller may not see
 // it.
 func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
 	if s, ok := parseSearch(path); ok {
 		s.Scope = strings.Join(who.Campaigns, ",")
-		return view{"Campaigns", "campaigns", "campaigns-live",
+		return view{model.Say("Campaigns"), "campaigns", "campaigns-live",
 			func(ctx context.Context) (any, error) { return c.source.Campaigns(ctx, s) }, visible}, true
 	}
 	switch path {
@@ -36,12 +38,12 @@ func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
 		if who.May(access.ReadSinks) != nil {
 			return view{}, false
 		}
-		return view{"Sinks", "sinks", "sinks-live",
-			func(ctx context.Context) (any, error) { return c.source.Sinks(ctx) }, everything}, true
+		return view{model.Say("Deliveries"), "sinks", "sinks-live",
+			func(ctx context.Context) (any, error) { return c.source.Sinks(ctx) }, viewSinks}, true
 	case faultsPath:
-		return view{"Faults", "faults", "faults-live", c.broken, everything}, c.faults != nil && who.May(access.ReadSinks) == nil
+		return view{model.Say("Faults"), "faults", "faults-live", c.broken, everything}, c.faults != nil && who.May(access.ReadSinks) == nil
 	case "/jobs":
-		return view{"Replays and jobs", "jobs", "jobs-live",
+		return view{model.Say("Replays and jobs"), "jobs", "jobs-live",
 			c.work, everything}, who.May(access.ReadSinks) == nil
 	}
 	if id, ok := strings.CutPrefix(path, "/jobs/"); ok {
@@ -60,9 +62,13 @@ func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
 	if !ok || hongbao.CheckCampaignID(id) != nil || !who.Sees(id) {
 		return view{}, false
 	}
-	return view{"Campaign " + id, "campaign", "campaign-live", func(ctx context.Context) (any, error) {
-		return c.source.Campaign(ctx, id)
-	}, c.withAudit}, true
+	return view{model.Say("Campaign %s", id), "campaign", "campaign-live", func(ctx context.Context) (any, error) {
+		live, err := c.source.Campaign(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		return &watched{live, c.glancer.look().sinks, time.Now()}, nil
+	}, c.viewCampaign}, true
 }
 
 // Work is the data of the page of jobs: the jobs of this process, and all replays.
@@ -77,8 +83,8 @@ func (c *Console) work(ctx context.Context) (any, error) {
 }
 
 // visible returns the campaigns that the caller may see.
-func visible(data any, who *access.Caller) any {
-	all, ok := data.(model.Campaigns)
+func visible(now *reading, who *access.Caller) any {
+	all, ok := now.data.(model.Campaigns)
 	if ok && who.Scoped() {
 		all.List = slices.DeleteFunc(slices.Clone(all.List), func(x model.Campaign) bool { return !who.Sees(x.ID) })
 	}
@@ -95,15 +101,20 @@ type Audited struct {
 	Elsewhere   int
 }
 
-// withAudit adds the differences of the last audit if this process ran it.
-func (c *Console) withAudit(data any, _ *access.Caller) any {
-	live, ok := data.(*model.Live)
+// viewCampaign makes the page of a campaign from a reading.
+func (c *Console) viewCampaign(now *reading, _ *access.Caller) any {
+	w, ok := now.data.(*watched)
 	if !ok {
-		return data
+		return now.data
 	}
+	return viewCampaign(w, c.withAudit(w.Live), now.rates, c.cfg.Every, time.Now())
+}
+
+// withAudit adds the differences of the last audit if this process ran it.
+func (c *Console) withAudit(live *model.Live) Audited {
 	out := Audited{Live: live}
-	last := c.jobs.lastAudit()
-	if out.Listed = last != nil && last.Started.Equal(live.Audit.At); !out.Listed {
+	last := c.jobs.lastAudit() // Redis keeps when it started in milliseconds
+	if out.Listed = last != nil && last.Started.Truncate(time.Millisecond).Equal(live.Audit.At); !out.Listed {
 		return out
 	}
 	for _, d := range last.Differences {
@@ -124,31 +135,43 @@ func (c *Console) watchable(w http.ResponseWriter, r *http.Request, who *access.
 	}
 	v, ok := c.viewOf(path, who)
 	if !ok {
-		c.fail(w, r, http.StatusNotFound, "There is no such page, or your key is not valid for this campaign.")
+		c.fail(w, r, http.StatusNotFound, model.Say("There is no such page, or your key is not valid for this campaign."))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), loadTime)
 	defer cancel()
-	data, err := v.load(ctx)
-	if err != nil {
-		c.failed(w, r, err)
+	now := reading{}
+	if now.data, now.err = v.load(ctx); now.err != nil {
+		c.failed(w, r, now.err)
 		return
 	}
-	c.show(w, r, http.StatusOK, v.name, page{Title: v.title, Caller: who, View: v.filter(data, who),
+	if x, ok := now.data.(*watched); ok {
+		now.rates = ratesOf(x.Live, x.read)
+	}
+	c.show(w, r, http.StatusOK, v.name, page{Title: v.title, Caller: who, View: v.filter(&now, who), Live: true,
+		Own: v.name == "campaign", Back: back(r.URL),
 		Done: done(r.URL)})
 }
 
 // messages has the texts that a page may show after an action. The URL contains only the key of a text, so that nobody
 // can forge a link that shows another text.
-var messages = map[string]string{
-	"paused": "Paused.", "resumed": "Resumed.", "decided": "Decided.",
-	"created":   "The ledger has the campaign and its money. Load the campaign to open it.",
-	"cancelled": "Cancelled: the sponsor has the money back.", "closed": "Closed.",
-	"refunded": "Refunded: the sponsor has the money back.", "revealed": "The seed is public.",
-	"there": "The ledger already had this campaign. Nothing was changed.",
+var messages = map[string]model.Sentence{
+	"paused": model.Say("Paused."), "resumed": model.Say("Resumed."), "decided": model.Say("Decided."),
+	"created":   model.Say("The ledger has the campaign and its money. Load the campaign to open it."),
+	"cancelled": model.Say("Cancelled: the sponsor has the money back."), "closed": model.Say("Closed."),
+	"refunded": model.Say("Refunded: the sponsor has the money back."), "revealed": model.Say("The seed is public."),
+	"there": model.Say("The ledger already had this campaign. Nothing was changed."),
 }
 
-func done(u *url.URL) string { return messages[u.Query().Get("done")] }
+// back returns the campaign that a person came from, or "".
+func back(u *url.URL) string {
+	if id := u.Query().Get("from"); hongbao.CheckCampaignID(id) == nil {
+		return id
+	}
+	return ""
+}
+
+func done(u *url.URL) model.Sentence { return messages[u.Query().Get("done")] }
 
 // pageRoutes adds the routes of the pages that change nothing.
 func (c *Console) pageRoutes(mux *http.ServeMux) {

@@ -1,11 +1,9 @@
 package campaigns
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
@@ -16,7 +14,7 @@ import (
 // ConsoleCampaign returns the ledger's data of a campaign.
 func ConsoleCampaign(c *ledger.StoredCampaign) model.Campaign {
 	s := &c.Spec
-	out := model.Campaign{ID: s.ID, Name: s.Name, Kind: string(s.Kind), Currency: s.Currency, State: "created",
+	out := model.Campaign{Zone: s.TimeZone, Sponsor: s.Sponsor, ID: s.ID, Name: s.Name, Kind: string(s.Kind), Currency: s.Currency, State: "created",
 		From: s.From, To: s.To, Packets: c.Packets, Granted: c.Grants, Funded: c.Funded, Paid: c.Granted,
 		Refunded: c.Refunded, GrantedSum: c.Granted}
 	if c.State == model.MoneyRefunded {
@@ -30,9 +28,10 @@ func (a Campaigns) AddRedis(ctx context.Context, c *model.Campaign) {
 	err := a.readRedis(ctx, c)
 	switch {
 	case errors.Is(err, store.ErrFrozen), errors.Is(err, store.ErrLost):
-		c.State, c.Note = "frozen", fmt.Sprintf("Grabs are refused: %v", err)
+		c.State, c.Note = "frozen", new(model.Because(err, "Grabs are refused."))
 	case err != nil:
-		c.State, c.Note = model.Unread, fmt.Sprintf("Redis could not return the state of campaign %s: %v", c.ID, err)
+		c.State, c.Note = model.Unread, new(model.Because(err, "Redis could not return the state of campaign %s.", c.ID))
+		c.Outage = hongbao.IsOutage(err)
 	}
 }
 
@@ -57,8 +56,7 @@ func (a Campaigns) readRedis(ctx context.Context, c *model.Campaign) error {
 	c.InRedis, c.Packets, c.Granted, c.Left = true, st.Packets, st.Granted, st.Left
 	c.GrantedSum, c.LeftSum = st.GrantedAmount, st.LeftAmount
 	if p := st.Pause; p != nil {
-		c.Paused = fmt.Sprintf("Paused by %s at %s: %s", p.By, p.At.Format(time.DateTime+" UTC"),
-			cmp.Or(p.Why, "no reason was given"))
+		c.Paused = &model.Pause{By: p.By, Why: p.Why, At: p.At}
 	}
 	for _, p := range st.Places {
 		c.Places = append(c.Places, model.Place{Shard: p.Shard, State: p.State, Packets: p.Loaded, Granted: p.Granted,

@@ -1,6 +1,7 @@
 package find
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -87,8 +88,12 @@ func (t *trailSearch) campaign(ctx context.Context) error {
 		return nil
 	}
 	campaigns.Of(t.app).AddRedis(ctx, &c)
-	if t.out.Note = c.Note; c.Paused != "" {
-		t.out.Note = c.Paused
+	switch p := c.Paused; {
+	case p != nil:
+		t.out.Note = fmt.Sprintf("Paused by %s at %s: %s", p.By, p.At.UTC().Format(time.DateTime+" UTC"),
+			cmp.Or(p.Why, "no reason was given"))
+	case c.Note != nil:
+		t.out.Note = c.Note.String()
 	}
 	if t.out.Terms == nil {
 		text, found, err := mine.Spec(ctx)

@@ -3,7 +3,6 @@ package pages
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -95,26 +94,27 @@ func (s *Source) addShape(ctx context.Context, c *ledger.StoredCampaign, out *mo
 	}
 	switch {
 	case archived:
-		out.Undrawn = fmt.Sprintf("Since %s the grants are in the archive %s, and not in the ledger: the archive has their "+
-			"amounts and times.", archive.Archived.UTC().Format(time.DateOnly), archive.File)
+		out.Undrawn = new(model.Say("Since %s the grants are in the archive %s, and not in the ledger: the archive "+
+			"has their amounts and times.", archive.Archived.UTC().Format(time.DateOnly), archive.File))
 	case errors.Is(err, context.DeadlineExceeded):
-		out.Undrawn = "It is too large to draw now, or the ledger is too busy: the drawing is missing or old."
+		out.Undrawn = new(model.Say("It is too large to draw now, or the ledger is too busy: the drawing is missing or old."))
 	case err != nil:
 		out.Undrawn = ledgerAway(err)
 	}
 	out.Spread, out.Timeline, out.Step, out.Moments = drawn.spread, drawn.timeline, drawn.step, drawn.moments(c)
+	out.First, out.Last = drawn.first, drawn.last
 }
 
 // moments returns the events of the campaign's life in the ledger, in chronological order.
 func (s *shape) moments(c *ledger.StoredCampaign) []model.Moment {
-	last := "Last grant so far"
+	last := model.Say("Last grant so far")
 	if c.Grants == c.Packets {
-		last = "The last packet is granted"
+		last = model.Say("The last packet is granted")
 	}
 	var list []model.Moment
-	for _, m := range []model.Moment{{What: "Created", At: c.Created}, {What: "The window opens", At: c.Spec.From},
-		{What: "First grant", At: s.first}, {What: last, At: s.last}, {What: "The window closes", At: c.Spec.To},
-		{What: "The plan is revealed", At: c.Revealed}} {
+	for _, m := range []model.Moment{{What: model.Say("Created"), At: c.Created}, {What: model.Say("The window opens"), At: c.Spec.From},
+		{What: model.Say("First grant"), At: s.first}, {What: last, At: s.last}, {What: model.Say("The window closes"), At: c.Spec.To},
+		{What: model.Say("The plan is revealed"), At: c.Revealed}} {
 		if !m.At.IsZero() {
 			list = append(list, m)
 		}

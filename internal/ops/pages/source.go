@@ -26,10 +26,11 @@ import (
 
 const (
 	// consoleCampaigns is the number of campaigns on a page of the list. The first page also shows the running campaigns
-	// among the newest openCampaigns. These are read at most once every openTime.
+	// among the newest openCampaigns. These are read at most once every openTime; the memory of Redis once every fullTime.
 	consoleCampaigns = 100
 	openCampaigns    = 2000
 	openTime         = 10 * time.Second
+	fullTime         = 5 * time.Second
 	// consoleLedgerTime bounds a page's first query to the ledger, so that the page can still read Redis if the ledger
 	// hangs.
 	consoleLedgerTime = 2 * time.Second
@@ -47,6 +48,10 @@ type Source struct {
 	openMu turn.Lock               // held while open is read
 	open   []ledger.StoredCampaign // campaigns that are in Redis and whose window is open
 	openAt time.Time               // when open was read
+
+	fullMu turn.Lock // held while isFull is read
+	isFull bool
+	fullAt time.Time
 }
 
 // campaignPage is one page of the ledger's campaigns.
@@ -57,7 +62,7 @@ type campaignPage struct {
 
 // list returns a page of campaigns, and a note if the ledger can't be read. The first page has all running campaigns.
 // While the ledger is down, list returns the last known first page.
-func (s *Source) list(ctx context.Context, q model.Search) (page campaignPage, note string) {
+func (s *Source) list(ctx context.Context, q model.Search) (page campaignPage, note *model.Sentence) {
 	ctx, cancel := context.WithTimeout(ctx, consoleLedgerTime)
 	defer cancel()
 	page, err := s.ask(ctx, q)
@@ -71,7 +76,7 @@ func (s *Source) list(ctx context.Context, q model.Search) (page campaignPage, n
 	case isFirst(q):
 		s.listed[q.Scope] = page
 	}
-	return page, ""
+	return page, nil
 }
 
 // isFirst reports whether a search asks for the first page of all campaigns in its scope.
@@ -144,8 +149,8 @@ func (s *Source) loaded(ctx context.Context, all []ledger.StoredCampaign) (list 
 	return list
 }
 
-func ledgerAway(err error) string {
-	return fmt.Sprintf("The ledger can't be read, so its data is missing or old: %v", err)
+func ledgerAway(err error) *model.Sentence {
+	return new(model.Because(err, "The ledger can't be read, so its data is missing or old."))
 }
 
 // Campaigns lists campaigns with their state in Redis and in the ledger. It reads them concurrently: a campaign whose
@@ -158,6 +163,7 @@ func (s *Source) Campaigns(ctx context.Context, q model.Search) (model.Campaigns
 	for i := range list {
 		asking.Go(func() {
 			out.List[i] = campaigns.ConsoleCampaign(&list[i])
+			out.List[i].Samples = s.history.samples(list[i].Spec.ID)
 			if err := guard.Call(s.Log(), func() error { campaigns.Of(s.App).AddRedis(ctx, &out.List[i]); return nil }); err != nil {
 				out.List[i].State = model.Unread
 			}
@@ -185,7 +191,7 @@ func (s *Source) Campaign(ctx context.Context, id string) (*model.Live, error) {
 	out := &model.Live{Campaign: model.Campaign{ID: id}}
 	switch {
 	case err != nil:
-		out.LedgerUnread, out.Notes = true, append(out.Notes, ledgerAway(err))
+		out.LedgerUnread, out.Notes = true, append(out.Notes, *ledgerAway(err))
 		if err := s.fromRedis(ctx, out); err != nil {
 			return nil, err
 		}
@@ -194,34 +200,52 @@ func (s *Source) Campaign(ctx context.Context, id string) (*model.Live, error) {
 	default:
 		out.Campaign, out.Hash, out.Split = campaigns.ConsoleCampaign(&stored), stored.Hash, stored.Spec.Split
 		out.Settled, out.Revealed = stored.Grants, !stored.Revealed.IsZero()
-		out.LoadBegun = !stored.Loading.IsZero()
+		out.LoadBegun, out.Loading, out.Created = !stored.Loading.IsZero(), stored.Loading, stored.Created
 	}
-	if campaigns.Of(s.App).AddRedis(ctx, &out.Campaign); out.Note != "" {
-		out.Notes = append(out.Notes, out.Note)
+	if campaigns.Of(s.App).AddRedis(ctx, &out.Campaign); out.Note != nil {
+		out.Notes = append(out.Notes, *out.Note)
 	}
-	if out.Paused != "" {
-		out.Notes = append(out.Notes, out.Paused)
+	if out.InRedis && found {
+		out.Adding = max(0, stored.Packets-out.Packets)
 	}
+	out.Full = out.InRedis && s.full(ctx)
 	if answers, err := campaigns.Of(s.App).Answers(ctx, id); err != nil {
-		out.Notes = append(out.Notes, fmt.Sprintf("The answers to grabs could not be read: %v", err))
+		out.Notes = append(out.Notes, model.Because(err, "The answers to grabs could not be read."))
 	} else {
 		out.Answers = &answers
 	}
 	out.Samples = s.history.samples(id)
 	if last, err := books.Of(s.App).LastAudit(ctx); err != nil {
 		out.Audit.Unread = true
-		out.Notes = append(out.Notes, fmt.Sprintf("The last audit could not be read: %v", err))
+		out.Notes = append(out.Notes, model.Because(err, "The last audit could not be read."))
 	} else if last.Started.After(stored.Created) { // an audit before the creation says nothing about this campaign
 		out.Audit = model.Verdict{Agrees: last.Verdict == string(model.Agrees), Differences: *last.Differences,
 			At: last.Started}
 	}
 	if err := s.addLags(ctx, out); err != nil {
-		out.Notes = append(out.Notes, fmt.Sprintf("The lag of the sinks could not be read: %v", err))
+		out.Notes = append(out.Notes, model.Because(err, "The lag of the sinks could not be read."))
 	}
 	if found {
 		s.addShape(ctx, &stored, out)
 	}
 	return out, nil
+}
+
+// full reports whether a Redis server has used all memory that it may use. It asks at most once every fullTime. If a
+// server does not tell, it is not full.
+func (s *Source) full(ctx context.Context) bool {
+	if s.fullMu.LockContext(ctx) != nil {
+		return false
+	}
+	defer s.fullMu.Unlock()
+	if time.Since(s.fullAt) > fullTime {
+		servers, err := store.Inspect(ctx, s.Redis())
+		s.isFull = err == nil && slices.ContainsFunc(servers, func(r store.Server) bool {
+			return r.MaxMemory > 0 && r.Memory >= r.MaxMemory
+		})
+		s.fullAt = time.Now()
+	}
+	return s.isFull
 }
 
 // fromRedis fills in from Redis the data that the ledger could not provide.
@@ -245,7 +269,7 @@ func (s *Source) addLags(ctx context.Context, out *model.Live) error {
 		for _, k := range places {
 			g, err := k.Group(sink).Status(ctx)
 			if errors.Is(err, store.ErrFrozen) {
-				out.Notes = append(out.Notes, fmt.Sprintf("The campaign's shard %d is frozen: %v", k.Index(), err))
+				out.Notes = append(out.Notes, model.Because(err, "The campaign's shard %d is frozen.", k.Index()))
 				return nil
 			}
 			if err != nil {

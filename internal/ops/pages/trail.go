@@ -1,10 +1,8 @@
 package pages
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"time"
+	"strconv"
 
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/configs"
@@ -21,7 +19,7 @@ func (s *Source) Trail(ctx context.Context, q model.Question) (out model.Trails,
 	unread := map[string]bool{}
 	for _, u := range t.Unread {
 		unread[u.Where] = true
-		out.Notes = append(out.Notes, fmt.Sprintf("%s could not be read: %s", u.Where, u.Why))
+		out.Notes = append(out.Notes, model.Sentence{Text: "%s could not be read.", Args: []any{u.Where}, Original: u.Why})
 	}
 	for i := range t.Steps {
 		out.List = append(out.List, s.describe(&t.Steps[i], t.Currency, unread))
@@ -32,61 +30,76 @@ func (s *Source) Trail(ctx context.Context, q model.Question) (out model.Trails,
 // describe describes in words where a grant is.
 func (s *Source) describe(step *find.TrailStep, currency string, unread map[string]bool) model.Trail {
 	t := model.Trail{Packet: step.Packet}
-	add := func(name, where string, there bool, is, isNot string) {
+	add := func(name model.Sentence, where string, there bool, is, isNot model.Sentence) {
 		switch {
 		case there:
 			isNot = is
 		case unread[where]:
-			isNot = "It could not be read."
+			isNot = model.Say("It could not be read.")
 		}
 		t.Stations = append(t.Stations, model.StoreView{Name: name, Present: there, Text: isNot})
 	}
-	said := func(g *find.TrailGrant) string {
+	said := func(g *find.TrailGrant) (nothing model.Sentence) {
 		if g == nil {
-			return ""
+			return nothing
 		}
 		t.User, t.Amount = g.User, money.Text(g.Amount, currency)
-		return fmt.Sprintf("%s for %s, event %s, granted %s, request id %s.", t.Amount, g.User, g.Event,
-			g.Time.Format(time.RFC3339Nano), g.RequestID)
+		return model.Say("%s for %s, event %s, granted %s, request id %s.", t.Amount, g.User, g.Event, g.Time, g.RequestID)
 	}
 	paid := said(step.Ledger)
-	add("Receipt in Redis", "redis", step.Receipt != nil, said(step.Receipt),
-		"Redis has no receipt: the campaign has left it, or the packet is not granted.")
-	entry := ""
+	add(model.Say("Receipt in Redis"), "redis", step.Receipt != nil, said(step.Receipt),
+		model.Say("Redis has no receipt: the campaign has left it, or the packet is not granted."))
+	var entry model.Sentence
 	if e := step.Entry; e != nil {
-		entry = fmt.Sprintf("Entry %s, epoch %d, with %d grants.", e.ID, e.Epoch, e.Grants)
+		entry = model.Say("Entry %s, epoch %d, with %d grants.", e.ID, e.Epoch, e.Grants)
 	}
-	add("Entry of the stream", "redis", step.Entry != nil, entry,
-		"The stream no longer has it: an entry is trimmed once every sink has finished it.")
-	missing := map[string]string{}
-	for _, sink := range step.Sinks {
-		switch {
-		case sink.Letter != "":
-			missing[sink.Sink] = fmt.Sprintf("Sink %s made it a dead letter, %s, which waits for a decision.", sink.Sink, sink.Letter)
-			add("Sink "+sink.Sink, "redis", false, "", fmt.Sprintf("Dead letter %s: %s", sink.Letter, sink.Reason))
-		case sink.Dropped != "":
-			missing[sink.Sink] = "Its dead letter was dropped by " + sink.Dropped
-			add("Sink "+sink.Sink, "redis", false, "", "Its dead letter was dropped by "+sink.Dropped)
-		case sink.NotOwed:
-			missing[sink.Sink] = fmt.Sprintf("Sink %s does not owe it.", sink.Sink)
-			add("Sink "+sink.Sink, "redis", false, "", "Not owed: the sink was added later, or was removed at that time.")
-		default:
-			is := "Finished."
-			if unread["redis"] { // perhaps the dead letters could not be read, so the grant may be one
-				is = "Finished: delivered, or made a dead letter."
-			}
-			add("Sink "+sink.Sink, "redis", sink.Finished, is, "Not finished yet.")
+	add(model.Say("Entry of the stream"), "redis", step.Entry != nil, entry,
+		model.Say("The stream no longer has it: an entry is trimmed once every sink has finished it."))
+	missing := map[string]model.Sentence{}
+	for i := range step.Sinks {
+		sink := &step.Sinks[i]
+		present, text, why := atSink(sink, unread["redis"])
+		add(model.Say("Sink %s", sink.Sink), "redis", present, text, text)
+		if why != nil {
+			missing[sink.Sink] = *why
 		}
 	}
-	add("Row of the ledger", "ledger", step.Ledger != nil, paid, "The packet is not paid. "+cmp.Or(missing[configs.SinkBalance],
-		"If sink balance has finished it, look at the quarantine."))
+	unpaid, known := missing[configs.SinkBalance]
+	if !known {
+		unpaid = model.Say("If sink balance has finished it, look at the quarantine.")
+	}
+	add(model.Say("Row of the ledger"), "ledger", step.Ledger != nil, paid, model.Say("The packet is not paid. %s", unpaid))
 	if s.Has(configs.SinkKafka) {
-		record := ""
+		var record model.Sentence
 		if r := step.Topic; r != nil {
-			record = fmt.Sprintf("Partition %d, offset %d.", r.Partition, r.Offset)
+			record = model.Say("Partition %d, offset %s.", r.Partition, strconv.FormatInt(r.Offset, 10))
 		}
-		add("Record of the topic", "topic", step.Topic != nil, record,
-			"The topic does not have it. "+missing[configs.SinkKafka])
+		absent := model.Say("The topic does not have it.")
+		if why, known := missing[configs.SinkKafka]; known {
+			absent = model.Say("The topic does not have it. %s", why)
+		}
+		add(model.Say("Record of the topic"), "topic", step.Topic != nil, record, absent)
 	}
 	return t
+}
+
+// atSink describes a grant at a sink. missing says why the sink's target does not have the grant; nil if that is not
+// known.
+func atSink(sink *find.TrailSink, unread bool) (present bool, text model.Sentence, missing *model.Sentence) {
+	switch {
+	case sink.Letter != "":
+		return false, model.Sentence{Text: "Dead letter %s.", Args: []any{sink.Letter}, Original: sink.Reason},
+			new(model.Say("Sink %s made it a dead letter, %s, which waits for a decision.", sink.Sink, sink.Letter))
+	case sink.Dropped != "":
+		text = model.Say("Its dead letter was dropped by %s", sink.Dropped)
+		return false, text, &text
+	case sink.NotOwed:
+		return false, model.Say("Not owed: the sink was added later, or was removed at that time."),
+			new(model.Say("Sink %s does not owe it.", sink.Sink))
+	case !sink.Finished:
+		return false, model.Say("Not finished yet."), nil
+	case unread: // perhaps the dead letters could not be read, so the grant may be one
+		return true, model.Say("Finished: delivered, or made a dead letter."), nil
+	}
+	return true, model.Say("Finished."), nil
 }

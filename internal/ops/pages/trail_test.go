@@ -52,6 +52,7 @@ func TestTrailNamesWhatASinkDoesNotOwe(t *testing.T) {
 	require.Equal(t, want, out.Steps[0].Sinks, "%v", out.Unread)
 
 	page := (&Source{App: a}).describe(&out.Steps[0], "CNY", map[string]bool{})
-	require.Equal(t, model.StoreView{Name: "Sink mine", Text: "Not owed: the sink was added later, or was removed at that time."},
+	require.Equal(t, model.StoreView{Name: model.Say("Sink %s", "mine"),
+		Text: model.Say("Not owed: the sink was added later, or was removed at that time.")},
 		page.Stations[3])
 }

@@ -1,9 +1,10 @@
-// Takes the server-sent events of a page: the live part comes as HTML that the server has made, the chart as numbers.
+// Takes the server-sent events of a page: HTML that the server has made.
 "use strict";
 (() => {
   const live = document.getElementById("live");
   if (!live) return;
   const status = document.getElementById("status");
+  const words = status.dataset; // the texts in the language of the page
   const say = (text) => { if (status.textContent !== text) status.textContent = text; };
 
   // A page that is older than three refreshes is grey under a red bar: nobody takes what it shows for what is.
@@ -17,62 +18,12 @@
     if (stale === document.body.classList.contains("stale")) return;
     document.body.classList.toggle("stale", stale);
     if (!stale) { old.remove(); return; }
-    old.textContent = `Not up to date. This page is as it was at ${time(shown)}.`;
+    old.textContent = words.old.replace("{}", time(shown));
     live.before(old);
   };
 
-  const time = (at) => new Date(at).toISOString().slice(11, 19) + " UTC";
-
-  // The chart of grants a second; its colours are those of the page.
-  const place = document.getElementById("rates");
-  const rates = [[], [], [], []];
-  let chart = null;
-  const colour = (name) => {
-    const probe = document.createElement("span");
-    probe.style.color = `var(${name})`;
-    document.body.append(probe);
-    const c = getComputedStyle(probe).color;
-    probe.remove();
-    return c;
-  };
-  const draw = () => {
-    if (!place || typeof uPlot === "undefined" || !rates[0].length) return;
-    if (chart) { chart.destroy(); chart = null; }
-    const axis = { stroke: colour("--dim"), grid: { stroke: colour("--edge"), width: 1 }, ticks: { stroke: colour("--edge") } };
-    chart = new uPlot({
-      width: place.clientWidth, height: 220, legend: { live: true }, cursor: { y: false },
-      tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
-      // by the data itself: of a single point uPlot makes an axis of years
-      scales: { x: { range: () => [Math.min(rates[0][0], rates[0].at(-1) - 60), rates[0].at(-1)] },
-        y: { range: (u, min, max) => [0, Math.max(max, 1)] } },
-      axes: [axis, { ...axis, size: 60 }],
-      hooks: { setScale: [(u, key) => {
-        const { min, max } = u.scales.x;
-        if (key === "x" && min != null) place.setAttribute("aria-label",
-          `Chart: granted, paid and answered a second, ${time(min * 1000)} to ${time(max * 1000)}, ${Math.round(max - min)} s`);
-      }] },
-      series: [{ label: "Time, UTC", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" },
-        { label: "Granted a second", stroke: colour("--bar"), width: 2 },
-        { label: "Paid a second", stroke: colour("--line"), width: 2, dash: [6, 4] },
-        { label: "Requests a second, to all servers", stroke: colour("--gold"), width: 2, dash: [2, 3] }],
-    }, rates, place);
-  };
-  const add = (points) => {
-    for (const p of points) {
-      const at = Date.parse(p.at) / 1000;
-      if (rates[0].length && at <= rates[0][rates[0].length - 1]) continue;
-      rates[0].push(at); rates[1].push(p.Granted); rates[2].push(p.Settled); rates[3].push(p.Answered);
-      if (rates[0].length > 600) rates.forEach((r) => r.shift());
-    }
-    if (chart) chart.setData(rates); else draw();
-    const last = (n) => rates[n].at(-1)?.toLocaleString("en", { maximumFractionDigits: 1 }) ?? "an unknown number";
-    document.getElementById("rates-now").textContent =
-      `At ${time((rates[0].at(-1) ?? 0) * 1000)}, a second: ${last(1)} granted, ${last(2)} paid, and ${last(3)} requests answered by all servers.`;
-  };
-  if (place) {
-    new ResizeObserver(() => { if (chart) chart.setSize({ width: place.clientWidth, height: 220 }); }).observe(place);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-  }
+  const time = (at) => live.dataset.zone
+    ? new Date(at).toLocaleTimeString("en-GB", { timeZone: live.dataset.zone }) : new Date(at).toISOString().slice(11, 19) + " UTC";
 
   // morph makes an element like a new one, and leaves what did not change: so the focus, a scrolled table, a selected
   // text and an opened detail stay where they are, and a screen reader says nothing twice.
@@ -95,11 +46,11 @@
     cut(at, null);
   };
   const replace = (html) => {
-    const focused = live.contains(document.activeElement) ? document.activeElement.id : "";
+    const focused = document.activeElement?.closest("[data-part]") ? document.activeElement.id : "";
     const fresh = document.createElement("template");
     fresh.innerHTML = html;
     for (const part of fresh.content.querySelectorAll("[data-part]")) {
-      const old = live.querySelector(`[data-part="${part.dataset.part}"]`);
+      const old = document.querySelector(`[data-part="${part.dataset.part}"]`);
       if (old) morph(old, part);
     }
     const again = focused && document.getElementById(focused); // it has moved to another row
@@ -109,7 +60,7 @@
   // An EventSource comes back after a lost connection, but never after an answer that is not 200: from a server that
   // ends, or a proxy that has none. A new one is opened then, after 2 s, and later each time, up to 30 s.
   const url = "/events?page=" + encodeURIComponent(live.dataset.page);
-  const over = () => say("Your session is over. Log in again.");
+  const over = () => say(words.over);
   let source, timer, wait = 2000;
   let heard = 0, read = 0; // when the server said anything last, and when it sent this page as it was then
   const connect = () => {
@@ -117,16 +68,16 @@
     heard = Date.now();
     const on = (name, does) => source.addEventListener(name, (e) => { heard = Date.now(); does(e); });
     const show = (text) => (e) => { wait = 2000; read = shown = heard; replace(e.data); say(text); age(); };
-    on("live", show("Live"));
-    on("partial", show("Live, but for what this page says could not be read"));
+    on("live", show(words.live));
+    on("partial", show(words.partial));
     on("still", () => {});
-    on("rates", (e) => add(JSON.parse(e.data)));
-    on("trouble", (e) => { read = 0; say("Not up to date: " + e.data); });
-    on("ending", () => { read = 0; say("This server is ending. Connecting again."); });
+    on("frame", (e) => replace(e.data));
+    on("trouble", (e) => { read = 0; say(words.trouble + " " + e.data); });
+    on("ending", () => { read = 0; say(words.ending); });
     on("over", () => { source.close(); read = heard = 0; over(); });
     source.addEventListener("error", () => {
       read = 0;
-      say("The connection is lost. Connecting again.");
+      say(words.lost);
       if (source.readyState === EventSource.CLOSED) retry();
     });
   };
@@ -138,7 +89,7 @@
       const status = await fetch(url, { signal: stop.signal }).then((r) => r.status, () => 0);
       clearTimeout(impatient);
       stop.abort();
-      if (status === 401) over(); else if (status === 404) say("Not live: load the page again."); else connect();
+      if (status === 401) over(); else if (status === 404) say(words.reload); else connect();
     }, wait * (1 + Math.random() / 2));
     wait = Math.min(wait * 2, 30000);
   };
@@ -148,11 +99,11 @@
     age();
     const now = Date.now();
     if (heard && now - heard > 10000) {
-      say("Not up to date: the server has said nothing since " + time(heard) + ". Connecting again.");
+      say(words.silent.replace("{}", time(heard)));
       source.close();
       read = 0;
       retry();
-    } else if (read && now - read > 10000) say("Not up to date: this page is as it was at " + time(read) + ".");
+    } else if (read && now - read > 10000) say(words.old.replace("{}", time(read)));
   }, 1000);
   connect();
   addEventListener("pagehide", () => { clearTimeout(timer); source.close(); });

@@ -1,0 +1,203 @@
+package console
+
+import (
+	"time"
+
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
+)
+
+// watched is a campaign with the states of the sinks, read at one time.
+type watched struct {
+	*model.Live
+	sinks []deliveries.SinkStatus // nil if they could not be read
+	read  time.Time
+}
+
+// campaignView is the data of a campaign's page.
+type campaignView struct {
+	Audited
+	Judgement judgement
+	Chart     chart
+	// Now and Peak are grants a second; nil if they are not known. PeakOver is how long the peak is an average of.
+	Now, Peak *float64
+	Asked     *float64 // answers a second
+	PeakAt    time.Time
+	PeakOver  time.Duration
+	// SellsOut is how long the packets last at the rate of the last ten seconds, and SoldAfter how long they lasted; 0 if
+	// that is not known.
+	SellsOut, SoldAfter time.Duration
+	// Seen is the last sample with grants while they can't be read.
+	Seen *model.Sample
+	Flow []flowBar
+	Life []lifeStep
+	Read time.Time
+}
+
+// At returns a time of the campaign for a page.
+func (v *campaignView) At(t time.Time) when { return when{t, v.Zone, v.From} }
+
+// Known reports whether Redis told the counts of the campaign.
+func (v *campaignView) Known() bool { return v.State != model.Unread && v.State != "frozen" }
+
+// viewCampaign makes the page of a campaign. The rates are those of the last minutes.
+func viewCampaign(w *watched, audited Audited, rates []rate, every time.Duration, now time.Time) *campaignView {
+	v := &campaignView{Audited: audited, Read: w.read}
+	if !v.Known() {
+		v.Seen = lastSeen(w.Samples)
+	}
+	differs := -1
+	if audited.Listed {
+		differs = len(audited.Differences)
+	}
+	v.Judgement = judge(&facts{Live: w.Live, now: now, read: w.read, every: every, sinks: w.sinks, differs: differs, seen: v.Seen})
+	if n := len(rates); n > 0 {
+		v.Now, v.Asked = rates[n-1].Granted, rates[n-1].Answered
+	}
+	v.peak(rates)
+	if v.State == "open" && v.InRedis {
+		v.SellsOut = sellsOut(rates, v.Left)
+	}
+	if !v.LedgerUnread && v.State == "sold_out" && v.Settled == v.Packets && !v.Last.IsZero() {
+		v.SoldAfter = v.Last.Sub(v.From)
+	}
+	if v.Runs(now) || len(v.Timeline) == 0 {
+		v.Chart = chartOf(rates)
+	} else {
+		v.Chart = chartOf(ratesOfTimeline(v.Timeline, v.Step))
+		v.Chart.Whole = true
+	}
+	v.Flow, v.Life = flowOf(w), lifeOf(w.Live, now)
+	return v
+}
+
+// lastSeen returns the last sample with grants, or nil.
+func lastSeen(samples []model.Sample) *model.Sample {
+	for i := len(samples) - 1; i >= 0; i-- {
+		if samples[i].Granted != nil {
+			return &samples[i]
+		}
+	}
+	return nil
+}
+
+// peak finds the highest rate: of the whole campaign by the ledger, or of the last minutes.
+func (v *campaignView) peak(rates []rate) {
+	all, over := rates, time.Second
+	if whole := ratesOfTimeline(v.Timeline, v.Step); len(whole) > 0 && v.Settled >= v.Granted {
+		all, over = whole, max(v.Step, time.Second)
+	}
+	for i := range all {
+		if g := all[i].Granted; g != nil && *g > 0 && (v.Peak == nil || *g > *v.Peak) {
+			v.Peak, v.PeakAt, v.PeakOver = g, all[i].At, over
+		}
+	}
+}
+
+// sellsOut returns how long the packets last at the rate of the last ten seconds, or 0.
+func sellsOut(rates []rate, left int64) time.Duration {
+	const last = 10
+	var sum float64
+	n := 0
+	for _, r := range rates[max(0, len(rates)-last):] {
+		if r.Granted == nil {
+			return 0
+		}
+		sum += *r.Granted
+		n++
+	}
+	if sum <= 0 {
+		return 0
+	}
+	return time.Duration(float64(left) / (sum / float64(n)) * float64(time.Second)).Round(time.Second)
+}
+
+// ratesOfTimeline returns the paid grants a second by the time of their grab, for each second or each step, whichever is
+// longer.
+func ratesOfTimeline(points []model.Point, step time.Duration) []rate {
+	if len(points) == 0 || step <= 0 {
+		return nil
+	}
+	wide := max(step, time.Second)
+	first, last := points[0].At, points[len(points)-1].At.Add(step)
+	sums := make([]float64, int(last.Sub(first)/wide)+1)
+	for _, p := range points {
+		sums[int(p.At.Sub(first)/wide)] += float64(p.Grants)
+	}
+	out := make([]rate, 0, len(sums)+1)
+	for i, n := range sums {
+		out = append(out, rate{At: first.Add(time.Duration(i) * wide), Granted: new(n / wide.Seconds())})
+	}
+	return out
+}
+
+// flowBar is how many grants have reached a place, on the scale of all packets.
+type flowBar struct {
+	Name  model.Sentence
+	Class string
+	N     int64
+	Share float64 // of all packets, in percent
+	// AtLeast says that N counts what is certain: grants of other campaigns may be among those that wait.
+	AtLeast bool
+	Waits   int64
+	Oldest  time.Duration
+	Unread  bool
+}
+
+// flowOf follows the grants from the win to each sink.
+func flowOf(w *watched) []flowBar {
+	share := func(n int64) float64 { return 100 * float64(n) / float64(max(w.Packets, 1)) }
+	known := w.State != model.Unread && w.State != "frozen"
+	granted := flowBar{Name: model.Say("Granted"), Class: "granted", N: w.Granted, Share: share(w.Granted), Unread: !known}
+	ledger := flowBar{Name: model.Say("Paid"), Class: "paid", N: w.Settled, Share: share(w.Settled), Unread: w.LedgerUnread}
+	if w.Currency == "" {
+		ledger.Name = model.Say("In the ledger")
+	}
+	list := []flowBar{granted, ledger}
+	for _, lag := range w.Lags {
+		oldest := time.Duration(lag.Seconds * float64(time.Second))
+		if lag.Sink == configs.SinkBalance {
+			list[1].Oldest = oldest
+			if list[1].Waits = max(0, w.Granted-w.Settled); !known || w.LedgerUnread {
+				list[1].Waits = lag.Grants
+			}
+			continue
+		}
+		n := max(0, w.Granted-lag.Grants)
+		bar := flowBar{Name: deliveryTo(lag.Sink), Class: "announced", N: n, Share: share(n), AtLeast: lag.Grants > 0,
+			Waits: lag.Grants, Oldest: oldest, Unread: !known}
+		if lag.Sink == configs.SinkKafka {
+			bar.Name = model.Say("Announced in Kafka")
+		}
+		list = append(list, bar)
+	}
+	return list
+}
+
+// lifeStep is a step of a campaign's life.
+type lifeStep struct {
+	Name          model.Sentence
+	Done, Current bool
+	At            time.Time // zero if it is not known, or not yet
+}
+
+// lifeOf returns the steps of a campaign's life.
+func lifeOf(c *model.Live, now time.Time) []lifeStep {
+	at := map[string]int{"created": 1, "loading": 1, "not_started": 2, "open": 2, "paused": 2, "frozen": 2, "sold_out": 3, "ended": 3,
+		"closed": 4, "refunded": 5}[c.State]
+	switch {
+	case c.State == "refunded" && c.Revealed:
+		at = 6
+	case c.State == model.Unread && !now.Before(c.To):
+		at = 3
+	case c.State == model.Unread:
+		at = 2
+	}
+	steps := []lifeStep{{Name: model.Say("Create"), At: c.Created}, {Name: model.Say("Load"), At: c.Loading}, {Name: model.Say("Rain"), At: c.From},
+		{Name: model.Say("Close")}, {Name: model.Say("Refund")}, {Name: model.Say("Reveal the seed")}}
+	for i := range steps {
+		steps[i].Done, steps[i].Current = i < at, i == at
+	}
+	return steps
+}
