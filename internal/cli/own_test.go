@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	_ "modernc.org/sqlite" // reads what the sink has
 
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
-	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -116,7 +116,7 @@ func TestOwnSink(t *testing.T) {
 	report := p.audit(0)
 	require.Empty(t, report.Differences)
 	require.Contains(t, report.LeftOut, "sink points: what its receiver has can't be read back; `hongbao status` says what waits for it")
-	require.Contains(t, p.show("rain").Redis.Sinks, store.Finished{Sink: "points", Done: 30})
+	require.Contains(t, p.show("rain").Redis.Sinks, model.Finished{Sink: "points", Done: 30})
 	w.stop(syscall.SIGTERM)
 }
 

@@ -25,6 +25,8 @@ type Campaign struct {
 	Funded, Paid, Refunded hongbao.Amount // by the ledger
 	GrantedSum, LeftSum    hongbao.Amount // by Redis
 	InRedis                bool
+	// Sinks are, by Redis, how many of the campaign's grants each sink has finished. A sink that has finished none is missing.
+	Sinks []Finished
 	// Paused is nil unless the campaign is paused.
 	Paused *Pause
 	// CanPause and CanResume report whether pausing and resuming would have an effect.
@@ -52,6 +54,23 @@ func (c *Campaign) Runs(now time.Time) bool {
 
 // Unread is the state of a campaign that could not be read from Redis. Its counts are the ledger's.
 const Unread = "unread"
+
+// Finished counts the grants of a campaign that a sink has finished.
+type Finished struct {
+	Sink string `json:"sink" doc:"Name of the sink."`
+	Done int64  `json:"done" doc:"Number of grants that the sink got, without those in 'dead'."`
+	Dead int64  `json:"dead" doc:"Number of grants that became dead letters and were not requeued, including dropped ones."`
+}
+
+// FinishedBy returns the counts of a sink.
+func (c *Campaign) FinishedBy(sink string) Finished {
+	for _, f := range c.Sinks {
+		if f.Sink == sink {
+			return f
+		}
+	}
+	return Finished{Sink: sink}
+}
 
 // Place is a campaign's share on one of several shards, as Redis has it.
 type Place struct {

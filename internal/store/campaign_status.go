@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // Status is the state of a campaign in Redis, over all its places.
@@ -24,8 +25,8 @@ type Status struct {
 	// those, the growth of LeftAmount during the load would reveal the amounts of single packets.
 	LeftAmount hongbao.Amount `json:"left_amount" doc:"Sum of all packets that no user has got, whether loaded yet or not, in minor units."`
 	// Sinks are in the order of their names. A sink that has finished no grant is missing.
-	Sinks []Finished `json:"sinks" nullable:"false" doc:"For each sink, how many of the campaign's grants it has finished, in the order of the names. A sink that has finished none is absent."`
-	Pause *Pause     `json:"pause,omitempty" doc:"Who paused the campaign, why and when. Absent unless the state is 'paused'."`
+	Sinks []model.Finished `json:"sinks" nullable:"false" doc:"For each sink, how many of the campaign's grants it has finished, in the order of the names. A sink that has finished none is absent."`
+	Pause *Pause           `json:"pause,omitempty" doc:"Who paused the campaign, why and when. Absent unless the state is 'paused'."`
 	// Places is empty if the campaign is on one shard only.
 	Places []PlaceStatus `json:"places,omitempty" doc:"State on each shard of the campaign. Absent if the campaign has one shard."`
 
@@ -77,7 +78,7 @@ func (c Campaign) Status(ctx context.Context) (st Status, found bool, err error)
 	if err != nil {
 		return st, false, err
 	}
-	st = Status{Hash: f.Hash, Shard: places[0].Index(), Packets: f.Packets, LeftAmount: f.Total, Sinks: []Finished{},
+	st = Status{Hash: f.Hash, Shard: places[0].Index(), Packets: f.Packets, LeftAmount: f.Total, Sinks: []model.Finished{},
 		dealt: MaxGenerations}
 	for j, k := range places {
 		if j > 0 {

@@ -6,23 +6,17 @@ import (
 	"strings"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
-
-// Finished counts the grants of a campaign that a sink has finished. A campaign's hash has the counts of its place, in
-// the fields done:SINK and dead:SINK; lua/bits.lua says how scripts count. If Redis goes back in time, the counts go
-// back with the done bits.
-type Finished struct {
-	Sink string `json:"sink" doc:"Name of the sink."`
-	Done int64  `json:"done" doc:"Number of grants that the sink got, without those in 'dead'."`
-	Dead int64  `json:"dead" doc:"Number of grants that became dead letters and were not requeued, including dropped ones."`
-}
 
 // isCount reports whether a field of a campaign's hash counts finished grants.
 func isCount(field string) bool {
 	return strings.HasPrefix(field, "done:") || strings.HasPrefix(field, "dead:")
 }
 
-// addFinished adds the counts of a place to those of the campaign, which are in the order of the sinks.
+// addFinished adds the counts of a place to those of the campaign, which are in the order of the sinks. A campaign's hash
+// has the counts of its place, in the fields done:SINK and dead:SINK; lua/bits.lua says how scripts count. If Redis goes
+// back in time, the counts go back with the done bits.
 func (s *Status) addFinished(f *CampaignFields) error {
 	for field, text := range f.counts {
 		n, err := strconv.ParseInt(text, 10, 64)
@@ -31,9 +25,9 @@ func (s *Status) addFinished(f *CampaignFields) error {
 		}
 		column, sink, _ := strings.Cut(field, ":")
 		i, found := slices.BinarySearchFunc(s.Sinks, sink,
-			func(a Finished, b string) int { return strings.Compare(a.Sink, b) })
+			func(a model.Finished, b string) int { return strings.Compare(a.Sink, b) })
 		if !found {
-			s.Sinks = slices.Insert(s.Sinks, i, Finished{Sink: sink})
+			s.Sinks = slices.Insert(s.Sinks, i, model.Finished{Sink: sink})
 		}
 		if column == "done" {
 			s.Sinks[i].Done += n

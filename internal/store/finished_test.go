@@ -119,7 +119,7 @@ func TestStatusOfFinished(t *testing.T) {
 	}
 	s, _, err := st.Campaign("rain").Status(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []store.Finished{{Sink: "balance", Dead: 1}, {Sink: "kafka", Done: 12, Dead: 2}}, s.Sinks)
+	require.Equal(t, []model.Finished{{Sink: "balance", Dead: 1}, {Sink: "kafka", Done: 12, Dead: 2}}, s.Sinks)
 	require.NoError(t, rdb.HSet(t.Context(), places[1].Keys.Campaign("rain"), "done:kafka", "many").Err())
 	_, _, err = st.Campaign("rain").Status(t.Context())
 	require.ErrorContains(t, err, "done:kafka")
@@ -296,7 +296,7 @@ func (l *sinkLives) check(t *rapid.T) {
 		s, found, err := l.store.Campaign(id).Status(l.ctx)
 		require.NoError(t, err)
 		require.True(t, found)
-		var got store.Finished
+		var got model.Finished
 		if len(s.Sinks) > 0 {
 			require.Len(t, s.Sinks, 1)
 			got = s.Sinks[0]

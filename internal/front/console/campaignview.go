@@ -134,15 +134,13 @@ func ratesOfTimeline(points []model.Point, step time.Duration) []rate {
 
 // flowBar is how many grants have reached a place, on the scale of all packets.
 type flowBar struct {
-	Name  model.Sentence
-	Class string
-	N     int64
-	Share float64 // of all packets, in percent
-	// AtLeast says that N counts what is certain: grants of other campaigns may be among those that wait.
-	AtLeast bool
-	Waits   int64
-	Oldest  time.Duration
-	Unread  bool
+	Name   model.Sentence
+	Class  string
+	N      int64
+	Share  float64 // of all packets, in percent
+	Waits  int64   // on the way; without dead letters
+	Oldest time.Duration
+	Unread bool
 }
 
 // flowOf follows the grants from the win to each sink.
@@ -164,9 +162,9 @@ func flowOf(w *watched) []flowBar {
 			}
 			continue
 		}
-		n := max(0, w.Granted-lag.Grants)
-		bar := flowBar{Name: deliveryTo(lag.Sink), Class: "announced", N: n, Share: share(n), AtLeast: lag.Grants > 0,
-			Waits: lag.Grants, Oldest: oldest, Unread: !known}
+		done := w.FinishedBy(lag.Sink)
+		bar := flowBar{Name: deliveryTo(lag.Sink), Class: "announced", N: done.Done, Share: share(done.Done),
+			Waits: max(0, w.Granted-done.Done-done.Dead), Oldest: oldest, Unread: !known}
 		if lag.Sink == configs.SinkKafka {
 			bar.Name = model.Say("Announced in Kafka")
 		}

@@ -71,14 +71,14 @@ func TestCookieBehindAProxy(t *testing.T) {
 	}
 }
 
-// The field of a reason takes no more than the server does. A reason with too many bytes is on the page of the refusal.
+// The field of a reason takes no more than the server does. A reason that is too long is on the page of the refusal.
 func TestLongReasonIsNotLost(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
 	for _, path := range []string{"/campaigns/rain", "/letters", "/letters/kafka/0/1-1", "/quarantine/7"} {
 		require.Regexp(t, `name="why" required maxlength="500"`, f.ask(t, "treasurer", path, nil).Body.String(), path)
 	}
-	why := strings.Repeat("红", 200)
+	why := strings.Repeat("红", 501)
 	w := f.ask(t, "treasurer", "/letters/drop", url.Values{"id": {"kafka/0/1-1"}, "why": {why}})
 	require.Equal(t, http.StatusBadRequest, w.Code)
 	require.Contains(t, w.Body.String(), why)

@@ -151,3 +151,23 @@ func TestWhatCanNotBeReadIsLastSeen(t *testing.T) {
 	f.live.Samples = nil
 	require.Contains(t, f.ask(t, "viewer", "/campaigns/rain", nil).Body.String(), `<strong id="granted">–</strong>`)
 }
+
+// The bars of a campaign count its own grants. The lag of its shards may have grants of other campaigns.
+func TestFlowCountsTheCampaignsOwnGrants(t *testing.T) {
+	t.Parallel()
+	w := &watched{Live: &model.Live{Settled: 90, Lags: []model.Lag{{Sink: "balance", Grants: 500, Seconds: 3},
+		{Sink: "kafka", Grants: 700, Seconds: 7}, {Sink: "crm", Grants: 700}}}}
+	w.Packets, w.Granted, w.State = 200, 100, "open"
+	w.Sinks = []model.Finished{{Sink: "balance", Done: 90}, {Sink: "kafka", Done: 40, Dead: 2}}
+	var n, waits []int64
+	for _, bar := range flowOf(w) {
+		n, waits = append(n, bar.N), append(waits, bar.Waits)
+		require.False(t, bar.Unread)
+	}
+	require.Equal(t, []int64{100, 90, 40, 0}, n)
+	require.Equal(t, []int64{0, 10, 58, 100}, waits)
+	w.State = model.Unread
+	for i, bar := range flowOf(w) {
+		require.Equal(t, i != 1, bar.Unread, "the ledger was read")
+	}
+}

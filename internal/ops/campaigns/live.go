@@ -54,7 +54,7 @@ func (a Campaigns) readRedis(ctx context.Context, c *model.Campaign) error {
 		return err
 	}
 	c.InRedis, c.Packets, c.Granted, c.Left = true, st.Packets, st.Granted, st.Left
-	c.GrantedSum, c.LeftSum = st.GrantedAmount, st.LeftAmount
+	c.GrantedSum, c.LeftSum, c.Sinks = st.GrantedAmount, st.LeftAmount, st.Sinks
 	if p := st.Pause; p != nil {
 		c.Paused = &model.Pause{By: p.By, Why: p.Why, At: p.At}
 	}
