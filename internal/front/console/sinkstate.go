@@ -81,7 +81,11 @@ func judgeSink(s *deliveries.SinkStatus) sinkJudgement {
 		j = working(s, oldest)
 	}
 	if s.Dead > 0 {
-		j.Means = append(j.Means, model.Say("%d deliveries were given up and wait for a person.", s.Dead))
+		givenUp := model.Say("%d deliveries were given up and wait for a person.", s.Dead)
+		if s.State == deliveries.SinkWorking { // what is wrong comes first
+			j.Say, givenUp = givenUp, j.Say
+		}
+		j.Means = append(j.Means, givenUp)
 		j.Do = append(j.Do, model.Say("Look at the dead letters."))
 		if j.Level != levelBad {
 			j.Level = fault
