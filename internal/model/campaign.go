@@ -62,6 +62,13 @@ type Finished struct {
 	Dead int64  `json:"dead" doc:"Number of grants that became dead letters and were not requeued, including dropped ones."`
 }
 
+// Waiting returns how many of the campaign's grants wait for the sink of a lag. The lag counts the grants of all campaigns
+// on the same shards, and so is a bound. Dead letters do not wait.
+func (l *Live) Waiting(lag Lag) int64 {
+	f := l.FinishedBy(lag.Sink)
+	return max(0, min(lag.Grants, l.Granted-f.Done-f.Dead))
+}
+
 // FinishedBy returns the counts of a sink.
 func (c *Campaign) FinishedBy(sink string) Finished {
 	for _, f := range c.Sinks {

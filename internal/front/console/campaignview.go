@@ -164,7 +164,7 @@ func flowOf(w *watched) []flowBar {
 		}
 		done := w.FinishedBy(lag.Sink)
 		bar := flowBar{Name: deliveryTo(lag.Sink), Class: "announced", N: done.Done, Share: share(done.Done),
-			Waits: max(0, w.Granted-done.Done-done.Dead), Oldest: oldest, Unread: !known}
+			Waits: w.Waiting(lag), Oldest: oldest, Unread: !known}
 		if lag.Sink == configs.SinkKafka {
 			bar.Name = model.Say("Announced in Kafka")
 		}

@@ -83,11 +83,12 @@ func pausedPhase(f *facts) judgement {
 	return j
 }
 
-// onTheWay returns how many grants wait for other sinks than the ledger, and how long the oldest of all has waited.
+// onTheWay returns how many grants of the campaign wait for other sinks than the ledger, and how long the oldest one on its
+// shards has waited.
 func (f *facts) onTheWay() (others int64, oldest time.Duration) {
 	for _, lag := range f.Lags {
 		if lag.Sink != configs.SinkBalance {
-			others += lag.Grants
+			others += f.Waiting(lag)
 		}
 		oldest = max(oldest, time.Duration(lag.Seconds*float64(time.Second)))
 	}

@@ -166,6 +166,9 @@ func TestFlowCountsTheCampaignsOwnGrants(t *testing.T) {
 	}
 	require.Equal(t, []int64{100, 90, 40, 0}, n)
 	require.Equal(t, []int64{0, 10, 58, 100}, waits)
+	others, oldest := (&facts{Live: w.Live}).onTheWay()
+	require.EqualValues(t, 58+100, others, "the sentence says what the bars say")
+	require.Equal(t, 7*time.Second, oldest)
 	w.State = model.Unread
 	for i, bar := range flowOf(w) {
 		require.Equal(t, i != 1, bar.Unread, "the ledger was read")
