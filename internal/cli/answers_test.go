@@ -53,7 +53,7 @@ func TestAnswersOfAllServers(t *testing.T) {
 	want := "answered +8 requests to all servers: 3 granted, 4 already granted, 1 rate limited\n"
 	require.Regexp(t, want, d.ok("campaign", "show", "rain"))
 	require.Regexp(t, want, at.requireSame(d, "campaign", "show", "rain").out)
-	(&visitor{t, base, key}).sees("/campaigns/rain", "Answers of all servers, 8 in all", "<td>already_granted</td><td class=\"n\">4</td>")
+	(&visitor{t, base, key}).sees("/campaigns/rain", "8 requests (not people), all servers", "already_granted</small></span><span class=\"n\">4</span>")
 	watched := start(t, at.env, "campaign", "watch", "rain", "--interval", "200ms")
 	line := regexp.MustCompile(`rain open: 3 of 10 granted.*; 8 requests answered`)
 	testkit.Eventually(t, 30*time.Second, func() bool { return line.MatchString(watched.Out.String()) }, "campaign watch shows the answers")

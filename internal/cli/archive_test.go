@@ -105,7 +105,7 @@ func TestArchive(t *testing.T) {
 	require.Contains(t, d.ok("journal"), "archive_campaign")
 	control := testkit.FreeAddr(t)
 	d.serve("--control.listen=" + control)
-	page := (&visitor{t, "http://" + control, d.key("viewer")}).sees("/campaigns/rain", "<small>6 grants",
+	page := (&visitor{t, "http://" + control, d.key("viewer")}).sees("/campaigns/rain", `id="granted">6</strong>`,
 		"are in the archive rain.archive.csv")
 	require.NotContains(t, page, "Nothing is paid yet")
 	code, body := d.serve().call(http.MethodGet, "/v1/campaigns/rain/grabs/me", "k1", "u000000", "")

@@ -24,6 +24,13 @@ func (d *deployment) control(knobs ...string) (p *program, base, ops string) {
 	at, opsAt := testkit.FreeAddr(d.t), testkit.FreeAddr(d.t)
 	p = d.start(append([]string{"control", "--control.listen=" + at, "--control.ops_listen=" + opsAt}, knobs...)...)
 	p.says("serving the administration")
+	testkit.Eventually(d.t, 10*time.Second, func() bool { // the two listeners open independently
+		conn, err := net.Dial("tcp", opsAt)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	}, "the ops listener is open")
 	return p, "http://" + at, "http://" + opsAt
 }
 
@@ -149,6 +156,8 @@ func TestControlWithoutRedis(t *testing.T) {
 	status, text = (&visitor{t, base, key}).send("POST", pause, "application/json", why)
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Contains(t, text, "redis was not opened since this process started")
+	status, _ = (&visitor{t, base, key}).send("POST", "/language", "application/x-www-form-urlencoded", "language=zh-Hans")
+	require.NotEqual(t, http.StatusServiceUnavailable, status, "the language is the browser's")
 	require.NoError(t, server.Restart())
 	d.start("work") // opens the shard after it has checked for a loss
 	require.Equal(t, http.StatusOK, (&administrator{t, base, key}).post(pause, why, "pause", nil))

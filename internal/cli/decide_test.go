@@ -88,7 +88,7 @@ func TestDeadLetters(t *testing.T) {
 	control := testkit.FreeAddr(t)
 	d.serve("--control.listen=" + control)
 	v := &visitor{t, "http://" + control, d.key("viewer")}
-	trail := v.sees("/trail?campaign=rain&user=u0", "Dead letter "+first.ID+": ", "the account is closed")
+	trail := v.sees("/trail?campaign=rain&user=u0", "Dead letter "+first.ID+".", "the account is closed")
 	require.NotContains(t, trail, "Finished", "nothing was delivered")
 	shown := decided[model.Letter](t, d.ok("dead", "show", first.ID))
 	require.Equal(t, first, shown)

@@ -82,7 +82,7 @@ func testFundOnce(t *testing.T, f *fixture) {
 	_, err = f.ledger.Fund(t.Context(), too)
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "%v", err)
 	_, err = f.ledger.Fund(t.Context(), model.Funding{Client: "a b", Amount: -1})
-	for _, part := range []string{"client", "id", "who decides", "currency", "amount", "why"} {
+	for _, part := range []string{"client", "id", "who decides", "currency", "amount", "the reason"} {
 		require.ErrorContains(t, err, part)
 	}
 	funds, err := f.ledger.Funds(t.Context())

@@ -133,8 +133,9 @@ func (a *administration) route() (http.Handler, error) {
 	for _, path := range []string{"/v1", "/v1/", "/openapi.json"} {
 		mux.Handle(path, a.checked(api))
 	}
-	mux.Handle("POST /login", a.site)
-	mux.Handle("POST /logout", a.site)
+	for _, path := range []string{"/login", "/logout", "/language"} { // of the session and the browser only
+		mux.Handle("POST "+path, a.site)
+	}
 	mux.Handle("/", a.checked(a.site))
 	return a.requests("control", web.CleanPaths(mux, api)), nil
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
@@ -38,19 +40,43 @@ type alarm struct {
 
 // glancer reads the glance at most once in glanceAge, for all pages. It is safe for concurrent use.
 type glancer struct {
-	source Source
-	mu     sync.Mutex
-	at     time.Time
-	last   glance
+	source  Source
+	reading singleflight.Group
+
+	mu   sync.Mutex
+	at   time.Time
+	last glance
 }
 
 // look returns the glance, which many requests share. It waits for the servers up to twice glanceTime.
 func (g *glancer) look() glance {
+	before, young := g.known()
+	if young {
+		return before
+	}
+	now, _, _ := g.reading.Do("", func() (any, error) {
+		before, young := g.known()
+		if young { // another request has just read it
+			return before, nil
+		}
+		now := g.read(before.Alarm)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.last, g.at = now, time.Now()
+		return now, nil
+	})
+	return now.(glance) //nolint:forcetypeassert // the function above returns it
+}
+
+// known returns the last glance, and whether it is young enough.
+func (g *glancer) known() (last glance, young bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if time.Since(g.at) < glanceAge {
-		return g.last
-	}
+	return g.last, time.Since(g.at) < glanceAge
+}
+
+// read reads the glance. before is the last alarm.
+func (g *glancer) read(before *alarm) glance {
 	asked, cancel := context.WithTimeout(context.Background(), glanceTime)
 	sinks, unread := g.source.Sinks(asked)
 	cancel()
@@ -65,11 +91,10 @@ func (g *glancer) look() glance {
 	now.Quarantined, now.More = len(waiting), len(waiting) == model.PageLen
 	if now.Alarm = alarmOf(sinks, unread, noLedger); now.Alarm != nil {
 		now.Alarm.since = time.Now()
-		if before := g.last.Alarm; before != nil && before.code == now.Alarm.code {
+		if before != nil && before.code == now.Alarm.code {
 			now.Alarm.since = before.since
 		}
 	}
-	g.last, g.at = now, time.Now()
 	return now
 }
 
