@@ -20,7 +20,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
-var ann = stream.Decision{By: "ann", Why: "fixed,\nby hand"}
+var ann = stream.Decision{By: "ann", Why: `fixed, "by hand", 修好了`}
 
 // buried returns a world with dead letters of sink kafka: seqs 3, 4 (permanent) and 7 (conflict) of shard 0, seq 5 of
 // shard 1, and an entry that can't be read.
@@ -181,7 +181,7 @@ func TestRequeue(t *testing.T) {
 	log, err := w.Store.Shard(0).Group("kafka").ResolvedLetters(t.Context(), "-", "+", 10)
 	require.NoError(t, err)
 	require.Len(t, log, 2)
-	require.Equal(t, []string{"decision", "requeued", "by", "ann", "why", "fixed,\nby hand"}, log[0].Values[2:8])
+	require.Equal(t, []string{"decision", "requeued", "by", "ann", "why", ann.Why}, log[0].Values[2:8])
 	require.Contains(t, log[0].Values, "entry.3")
 
 	w.Target.Before = func(_ int, grants []hongbao.Grant) []error {
@@ -193,7 +193,7 @@ func TestRequeue(t *testing.T) {
 	require.Contains(t, report.Failures[0].Letter, "kafka/0/")
 	require.Equal(t, "0-7 0-0", idsOf(deadlettertest.List(t, l, deadletter.Filter{})), "a letter that is refused again stays")
 	for _, who := range []stream.Decision{{}, {By: "ann"}, {By: "ann", Why: " "}, {Why: "x"}, {By: "a b", Why: "x"},
-		{By: "ann", Why: strings.Repeat("x", 1001)}} {
+		{By: "ann", Why: strings.Repeat("x", stream.MaxWhy+1)}} {
 		_, err := l.Requeue(t.Context(), cfg, deadletter.Pick{Filter: kafka}, who, false)
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 		_, err = l.Drop(t.Context(), deadletter.Pick{Filter: kafka}, who, false)

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 )
 
-var ann = stream.Decision{By: "ann", Why: "fixed,\nby hand"}
+var ann = stream.Decision{By: "ann", Why: `fixed, "by hand", 修好了`}
 
 // buried returns a world with dead letters of sink kafka: seqs 3, 4 (permanent) and 7 (conflict) of shard 0, seq 5 of
 // shard 1, and an entry that can't be read.
