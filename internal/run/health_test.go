@@ -38,7 +38,7 @@ func TestHealth(t *testing.T) {
 	_, err = CheckHealth(t.Context(), cfg, "audit")
 	require.ErrorContains(t, err, "want one of balance, control, serve, work")
 
-	s.Close()
+	cfg.Work.OpsListen = "127.0.0.1:1" // no other test ever listens there
 	_, err = CheckHealth(t.Context(), cfg, "work")
 	require.ErrorContains(t, err, "connection refused")
 	require.True(t, hongbao.IsOutage(err))
