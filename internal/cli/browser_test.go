@@ -167,22 +167,6 @@ func (b *browser) press(selector string) {
 	b.do(chromedp.WaitVisible("main"))
 }
 
-// waitForStatus calls do, and waits for a response with the given status.
-func (b *browser) waitForStatus(status int64, do func()) {
-	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, stepTimeout)
-	defer cancel()
-	answers := chromedp.Events(ctx, network.ResponseReceived)
-	do()
-	for e, err := range answers {
-		require.NoError(b.t, err)
-		if e.Response != nil && e.Response.Status == status {
-			return
-		}
-	}
-	require.Fail(b.t, "no such answer", "%d", status)
-}
-
 // fault is a violation that axe-core reports.
 type fault struct {
 	ID, Impact, Help string
