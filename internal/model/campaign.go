@@ -52,6 +52,9 @@ func (c *Campaign) Runs(now time.Time) bool {
 	return !now.Before(c.From) && now.Before(c.To)
 }
 
+// Known reports whether Redis has returned the counts of the campaign.
+func (c *Campaign) Known() bool { return c.State != Unread && c.State != "frozen" }
+
 // Unread is the state of a campaign that could not be read from Redis. Its counts are the ledger's.
 const Unread = "unread"
 
@@ -174,9 +177,9 @@ type Verdict struct {
 
 // Lag is how far a sink is behind on the campaign's shards.
 type Lag struct {
-	Sink    string
-	Grants  int64
-	Seconds float64
+	Sink   string
+	Grants int64
+	Oldest time.Duration // how long the oldest of them has waited
 }
 
 // Bin counts the packets with amounts from Low to High: those that were granted and those in the plan.

@@ -12,7 +12,7 @@ type Sample struct {
 // Sample returns the counters of a reading of the campaign. Redis knows no grants of a campaign on a frozen shard.
 func (l *Live) Sample(at time.Time) Sample {
 	s := Sample{At: at}
-	if l.State != Unread && l.State != "frozen" {
+	if l.Known() {
 		s.Granted = new(l.Granted) // a copy: samples outlive the reading
 	}
 	if !l.LedgerUnread {

@@ -160,10 +160,14 @@ func freezeOn(ctx context.Context, conn *redis.Conn, k *Shard, server *Server, w
 // Skipped returns the seqs that openings of the shard have skipped. The stream has no events with these seqs.
 func (k *Shard) Skipped(ctx context.Context) (runs []stream.SeqRange, err error) {
 	s, err := k.Skips(ctx)
-	for i := range s.ranges {
-		runs = append(runs, s.ranges[i].SeqRange)
+	return rangesOf(s.ranges), err
+}
+
+func rangesOf(list []skippedRange) (seqs []stream.SeqRange) {
+	for i := range list {
+		seqs = append(seqs, list[i].SeqRange)
 	}
-	return runs, err
+	return seqs
 }
 
 // Skips returns the ranges that openings of the shard have skipped.

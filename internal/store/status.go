@@ -115,10 +115,7 @@ func events(first, last int64, skipped string) []stream.SeqRange {
 	if err != nil {
 		return all
 	}
-	for i := range list {
-		all = Without(all, []stream.SeqRange{list[i].SeqRange})
-	}
-	return all
+	return Without(all, rangesOf(list))
 }
 
 // unfinished counts the events that the group has not finished.

@@ -64,11 +64,8 @@ func Parse(text, currency string) (hongbao.Amount, error) {
 	digits := strings.ReplaceAll(strings.TrimSpace(text), ",", "")
 	minor := len(Number(0, currency)) - len("0.")
 	units, rest, fraction := strings.Cut(digits, ".")
-	if units+rest == "" || fraction && (rest == "" || len(rest) > minor) {
-		return 0, fmt.Errorf("%.40q is not an amount in %s: write it as %s", text, currency, Number(1_234_500, currency))
-	}
-	n, err := strconv.ParseInt(units+rest+strings.Repeat("0", max(minor, 0)-len(rest)), 10, 64)
-	if err != nil || n < 0 {
+	n, err := strconv.ParseInt(units+rest+strings.Repeat("0", max(minor-len(rest), 0)), 10, 64)
+	if err != nil || n < 0 || units+rest == "" || fraction && (rest == "" || len(rest) > minor) {
 		return 0, fmt.Errorf("%.40q is not an amount in %s: write it as %s", text, currency, Number(1_234_500, currency))
 	}
 	return hongbao.Amount(n), nil

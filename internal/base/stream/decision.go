@@ -33,7 +33,7 @@ func (d Decision) Check() error {
 	return err
 }
 
-// CheckWhy returns what is wrong with a reason.
+// CheckWhy returns an error unless why is a reason: a text of 1 to MaxWhy characters on one line.
 func CheckWhy(why string) error {
 	if strings.TrimSpace(why) == "" {
 		return errors.New("is required: it is stored with the decision")
@@ -41,7 +41,7 @@ func CheckWhy(why string) error {
 	return CheckText(why, MaxWhy)
 }
 
-// CheckText returns what is wrong with a text of at most so many characters that is stored and shown on one line.
+// CheckText returns an error unless the text has at most this many characters, is UTF-8 and has no control characters.
 func CheckText(text string, most int) error {
 	if n := utf8.RuneCountInString(text); n > most {
 		return fmt.Errorf("has %d characters, at most %d are allowed", n, most)

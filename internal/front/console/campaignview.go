@@ -38,9 +38,6 @@ type campaignView struct {
 // At returns a time of the campaign for a page.
 func (v *campaignView) At(t time.Time) when { return when{t, v.Zone, v.From} }
 
-// Known reports whether Redis told the counts of the campaign.
-func (v *campaignView) Known() bool { return v.State != model.Unread && v.State != "frozen" }
-
 // viewCampaign makes the page of a campaign. The rates are those of the last minutes.
 func viewCampaign(w *watched, audited Audited, rates []rate, every time.Duration, now time.Time) *campaignView {
 	v := &campaignView{Audited: audited, Read: w.read}
@@ -55,7 +52,8 @@ func viewCampaign(w *watched, audited Audited, rates []rate, every time.Duration
 	if n := len(rates); n > 0 {
 		v.Now, v.Asked = rates[n-1].Granted, rates[n-1].Answered
 	}
-	v.peak(rates)
+	whole := ratesOfTimeline(v.Timeline, v.Step)
+	v.peak(rates, whole)
 	if v.State == "open" && v.InRedis {
 		v.SellsOut = sellsOut(rates, v.Left)
 	}
@@ -65,7 +63,7 @@ func viewCampaign(w *watched, audited Audited, rates []rate, every time.Duration
 	if v.Runs(now) || len(v.Timeline) == 0 {
 		v.Chart = chartOf(rates)
 	} else {
-		v.Chart = chartOf(ratesOfTimeline(v.Timeline, v.Step))
+		v.Chart = chartOf(whole)
 		v.Chart.Whole = true
 	}
 	v.Flow, v.Life = flowOf(w), lifeOf(w.Live, now)
@@ -83,9 +81,9 @@ func lastSeen(samples []model.Sample) *model.Sample {
 }
 
 // peak finds the highest rate: of the whole campaign by the ledger, or of the last minutes.
-func (v *campaignView) peak(rates []rate) {
+func (v *campaignView) peak(rates, whole []rate) {
 	all, over := rates, time.Second
-	if whole := ratesOfTimeline(v.Timeline, v.Step); len(whole) > 0 && v.Settled >= v.Granted {
+	if len(whole) > 0 && v.Settled >= v.Granted {
 		all, over = whole, max(v.Step, time.Second)
 	}
 	for i := range all {
@@ -146,7 +144,7 @@ type flowBar struct {
 // flowOf follows the grants from the win to each sink.
 func flowOf(w *watched) []flowBar {
 	share := func(n int64) float64 { return 100 * float64(n) / float64(max(w.Packets, 1)) }
-	known := w.State != model.Unread && w.State != "frozen"
+	known := w.Known()
 	granted := flowBar{Name: model.Say("Granted"), Class: "granted", N: w.Granted, Share: share(w.Granted), Unread: !known}
 	ledger := flowBar{Name: model.Say("Paid"), Class: "paid", N: w.Settled, Share: share(w.Settled), Unread: w.LedgerUnread}
 	if w.Currency == "" {
@@ -154,9 +152,8 @@ func flowOf(w *watched) []flowBar {
 	}
 	list := []flowBar{granted, ledger}
 	for _, lag := range w.Lags {
-		oldest := time.Duration(lag.Seconds * float64(time.Second))
 		if lag.Sink == configs.SinkBalance {
-			list[1].Oldest = oldest
+			list[1].Oldest = lag.Oldest
 			if list[1].Waits = max(0, w.Granted-w.Settled); !known || w.LedgerUnread {
 				list[1].Waits = lag.Grants
 			}
@@ -164,7 +161,7 @@ func flowOf(w *watched) []flowBar {
 		}
 		done := w.FinishedBy(lag.Sink)
 		bar := flowBar{Name: deliveryTo(lag.Sink), Class: "announced", N: done.Done, Share: share(done.Done),
-			Waits: w.Waiting(lag), Oldest: oldest, Unread: !known}
+			Waits: w.Waiting(lag), Oldest: lag.Oldest, Unread: !known}
 		if lag.Sink == configs.SinkKafka {
 			bar.Name = model.Say("Announced in Kafka")
 		}

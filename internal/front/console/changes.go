@@ -91,13 +91,13 @@ func (c *Console) turnCampaign(pause bool) handler {
 		if !ok {
 			return
 		}
-		turn, why := c.operations(who).ResumeCampaign, fromConsole
-		if pause {
-			turn, why = c.operations(who).PauseCampaign, strings.TrimSpace(r.PostFormValue("why"))
-		}
-		if why == "" {
-			c.fail(w, r, http.StatusBadRequest, noReason)
+		why, ok := c.reasonOf(w, r, pause)
+		if !ok {
 			return
+		}
+		turn := c.operations(who).ResumeCampaign
+		if pause {
+			turn = c.operations(who).PauseCampaign
 		}
 		if _, err := turn(r.Context(), ops.CampaignPause{Campaign: id, Why: why}); err != nil {
 			c.failed(w, r, err)
@@ -109,6 +109,18 @@ func (c *Console) turnCampaign(pause bool) handler {
 
 // noReason refuses a pause without a reason.
 var noReason = model.Say("Nothing is paused: a pause needs a reason.")
+
+// reasonOf returns the reason of a pause or a resume. The form of a resume has no field for it. reasonOf refuses a pause
+// without a reason, and then returns false.
+func (c *Console) reasonOf(w http.ResponseWriter, r *http.Request, pause bool) (why string, ok bool) {
+	if !pause {
+		return fromConsole, true
+	}
+	if why = strings.TrimSpace(r.PostFormValue("why")); why == "" {
+		c.fail(w, r, http.StatusBadRequest, noReason)
+	}
+	return why, why != ""
+}
 
 // pauseForm is a page that asks for a reason before a campaign or a sink is paused.
 type pauseForm struct {
@@ -169,13 +181,13 @@ func (c *Console) topUp(w http.ResponseWriter, r *http.Request, who *access.Call
 
 func (c *Console) turnSink(pause bool) handler {
 	return func(w http.ResponseWriter, r *http.Request, who *access.Caller) {
-		turn, why := c.operations(who).ResumeSink, fromConsole
-		if pause {
-			turn, why = c.operations(who).PauseSink, strings.TrimSpace(r.PostFormValue("why"))
-		}
-		if why == "" {
-			c.fail(w, r, http.StatusBadRequest, noReason)
+		why, ok := c.reasonOf(w, r, pause)
+		if !ok {
 			return
+		}
+		turn := c.operations(who).ResumeSink
+		if pause {
+			turn = c.operations(who).PauseSink
 		}
 		if _, err := turn(r.Context(), ops.SinkPause{Sink: r.PathValue("sink"), Why: why}); err != nil {
 			c.failed(w, r, err)

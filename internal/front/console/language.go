@@ -36,7 +36,10 @@ type tongue struct {
 }
 
 // languages are the languages of the console. A browser that asks for none of them gets the first.
-var languages = []language.Tag{language.English, language.SimplifiedChinese}
+var (
+	languages = []language.Tag{language.English, language.SimplifiedChinese}
+	matcher   = language.NewMatcher(languages)
+)
 
 // newTongues parses the pages once for each language, in the order of languages.
 func newTongues() ([]*tongue, error) {
@@ -91,7 +94,7 @@ func (c *Console) tongueOf(r *http.Request) *tongue {
 		}
 	}
 	asked, _, _ := language.ParseAcceptLanguage(r.Header.Get("Accept-Language")) // an error leaves the first language
-	_, i, _ := language.NewMatcher(languages).Match(asked...)
+	_, i, _ := matcher.Match(asked...)
 	return c.tongues[i]
 }
 

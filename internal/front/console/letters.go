@@ -128,7 +128,7 @@ func lettersOf(form url.Values) ops.Letters {
 	return in
 }
 
-// refuseLetters returns what is wrong with a form, or an empty sentence.
+// refuseLetters returns a sentence about the mistake in a form. The sentence is empty if the form is valid.
 func (c *Console) refuseLetters(r *http.Request, who *access.Caller, a access.Action, in *ops.Letters) (nothing model.Sentence) {
 	if in.Letter == "" && r.PostFormValue("all") == "" {
 		return model.Say("Select letters, or tick the box for all letters that the filter picks.")

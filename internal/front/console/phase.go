@@ -90,7 +90,7 @@ func (f *facts) onTheWay() (others int64, oldest time.Duration) {
 		if lag.Sink != configs.SinkBalance {
 			others += f.Waiting(lag)
 		}
-		oldest = max(oldest, time.Duration(lag.Seconds*float64(time.Second)))
+		oldest = max(oldest, lag.Oldest)
 	}
 	return others, oldest
 }
@@ -125,7 +125,7 @@ func flow(f *facts, code string, next step) judgement {
 	return j
 }
 
-// besides says what is on the way, and what the last audit found.
+// besides returns sentences about what is on the way, and what the last audit found.
 func (f *facts) besides(pays bool, others int64, oldest time.Duration) (more []model.Sentence) {
 	if pays && f.unpaid() > 0 || others > 0 {
 		more = append(more, model.Say("On the way now: %d grants to the ledger, and %d to other sinks, the oldest %s.", f.unpaid(), others, oldest))

@@ -28,9 +28,6 @@ func (l *listed) At(t time.Time) when { return when{At: t, zone: l.Zone} }
 // Until returns the end of the window for a page: with its date only if that differs from the first day's.
 func (l *listed) Until() when { return when{l.To, l.Zone, l.From} }
 
-// Known reports whether Redis told the counts of the campaign.
-func (l *listed) Known() bool { return l.State != model.Unread && l.State != "frozen" }
-
 // phasesOf divides the campaigns of a page by the phase of their life. It leaves out phases without a campaign.
 func phasesOf(list []model.Campaign, now time.Time) []phaseGroup {
 	all := []phaseGroup{{Code: "raining", Name: model.Say("Raining"), Rains: true}, {Code: "upcoming", Name: model.Say("Upcoming")},

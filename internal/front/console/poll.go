@@ -192,7 +192,7 @@ func (p *poller) readDue(ctx context.Context) bool {
 func (p *poller) publish(r *room, data any, err error, at time.Time) {
 	switch w, ok := data.(*watched); {
 	case ok && err == nil && r.before == nil: // the page was just opened
-		r.note(append(slices.Clip(w.Samples), w.Sample(at))...)
+		r.open(w.Live, at)
 	case ok && err == nil:
 		r.note(w.Sample(at))
 	case err != nil && r.before != nil: // of a campaign
@@ -209,6 +209,11 @@ func (p *poller) publish(r *room, data any, err error, at time.Time) {
 		}
 		w.c <- now // the channel is empty, because only publish sends to it
 	}
+}
+
+// open fills the chart of a campaign that was read for the first time.
+func (r *room) open(live *model.Live, at time.Time) {
+	r.note(append(slices.Clip(live.Samples), live.Sample(at))...)
 }
 
 // note adds points to the chart of a campaign.
@@ -234,7 +239,7 @@ func (r *room) note(samples ...model.Sample) {
 // ratesOf returns the rates of a campaign that was read once.
 func ratesOf(live *model.Live, at time.Time) []rate {
 	r := room{}
-	r.note(append(slices.Clip(live.Samples), live.Sample(at))...)
+	r.open(live, at)
 	return r.rates
 }
 

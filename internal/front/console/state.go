@@ -202,18 +202,17 @@ func sinkFault(f *facts) *judgement {
 		if !known || lag.Grants == 0 && s.State != deliveries.SinkDown {
 			continue
 		}
-		oldest := time.Duration(lag.Seconds * float64(time.Second))
 		j := judgement{Code: "sink_" + string(s.State), Level: levelWait, Next: step{Title: model.Say("Look at the deliveries"),
 			Action: access.ReadSinks, Path: "/sinks", Label: model.Say("Deliveries")}}
 		switch s.State {
 		case deliveries.SinkPaused:
 			j.Say = model.Say("%s: paused by %s. %d grants wait.", deliveryTo(s.Sink), s.Pause.By, lag.Grants)
 		case deliveries.SinkDown:
-			j.Say = model.Say("%s: down. %d grants wait, the oldest %s.", deliveryTo(s.Sink), lag.Grants, oldest)
+			j.Say = model.Say("%s: down. %d grants wait, the oldest %s.", deliveryTo(s.Sink), lag.Grants, lag.Oldest)
 		case deliveries.SinkNoWorker:
-			j.Say = model.Say("%s: no worker runs. %d grants wait, the oldest %s.", deliveryTo(s.Sink), lag.Grants, oldest)
+			j.Say = model.Say("%s: no worker runs. %d grants wait, the oldest %s.", deliveryTo(s.Sink), lag.Grants, lag.Oldest)
 		case deliveries.SinkBehind:
-			j.Say = model.Say("%s: %d grants behind, the oldest %s.", deliveryTo(s.Sink), lag.Grants, oldest)
+			j.Say = model.Say("%s: %d grants behind, the oldest %s.", deliveryTo(s.Sink), lag.Grants, lag.Oldest)
 		case deliveries.SinkWorking, deliveries.SinkUnread:
 			continue
 		}

@@ -29,7 +29,7 @@ func sinkIs(sink string, state deliveries.SinkState, waits int64, oldest float64
 	return func(f *facts) {
 		for i := range f.sinks {
 			if f.sinks[i].Sink == sink {
-				f.sinks[i].State, f.Lags[i].Grants, f.Lags[i].Seconds = state, waits, oldest
+				f.sinks[i].State, f.Lags[i].Grants, f.Lags[i].Oldest = state, waits, time.Duration(oldest*float64(time.Second))
 			}
 		}
 		if sink == configs.SinkBalance {
@@ -155,8 +155,8 @@ func TestWhatCanNotBeReadIsLastSeen(t *testing.T) {
 // The bars of a campaign count its own grants. The lag of its shards may have grants of other campaigns.
 func TestFlowCountsTheCampaignsOwnGrants(t *testing.T) {
 	t.Parallel()
-	w := &watched{Live: &model.Live{Settled: 90, Lags: []model.Lag{{Sink: "balance", Grants: 500, Seconds: 3},
-		{Sink: "kafka", Grants: 700, Seconds: 7}, {Sink: "crm", Grants: 700}}}}
+	w := &watched{Live: &model.Live{Settled: 90, Lags: []model.Lag{{Sink: "balance", Grants: 500, Oldest: 3 * time.Second},
+		{Sink: "kafka", Grants: 700, Oldest: 7 * time.Second}, {Sink: "crm", Grants: 700}}}}
 	w.Packets, w.Granted, w.State = 200, 100, "open"
 	w.Sinks = []model.Finished{{Sink: "balance", Done: 90}, {Sink: "kafka", Done: 40, Dead: 2}}
 	var n, waits []int64

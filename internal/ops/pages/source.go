@@ -275,7 +275,7 @@ func (s *Source) addLags(ctx context.Context, out *model.Live) error {
 			if err != nil {
 				return fmt.Errorf("lag of sink %s: %w", sink, err)
 			}
-			lag.Grants, lag.Seconds = lag.Grants+g.Waiting, max(lag.Seconds, g.Oldest.Seconds())
+			lag.Grants, lag.Oldest = lag.Grants+g.Waiting, max(lag.Oldest, g.Oldest)
 		}
 		out.Lags = append(out.Lags, lag)
 	}
