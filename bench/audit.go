@@ -1,16 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -50,9 +45,9 @@ func auditRow(ctx context.Context, o options) ([]Result, error) {
 
 type auditBench struct {
 	*publishBench
+	programs
 	db    *database
 	store *store.Store
-	env   []string // of the command
 }
 
 func (b *auditBench) row(ctx context.Context) (Result, error) {
@@ -81,7 +76,7 @@ func (b *auditBench) sealedRow(ctx context.Context) (Result, error) {
 		return res, err
 	}
 	start := time.Now()
-	_, sealing, err := b.command(ctx, "audit", "--seal", "--json")
+	_, sealing, err := b.run(ctx, "audit", "--seal", "--json")
 	if err != nil {
 		return res, err
 	}
@@ -108,20 +103,20 @@ func (b *auditBench) sealedRow(ctx context.Context) (Result, error) {
 // end closes and refunds the campaign, waits until a worker has removed it from Redis, and trims the stream.
 func (b *auditBench) end(ctx context.Context) error {
 	b.env = append(b.env, "HONGBAO_CAMPAIGN_GRACE=0s")
-	if _, _, err := b.command(ctx, "campaign", "close", "bench", "--early"); err != nil {
+	if _, _, err := b.run(ctx, "campaign", "close", "bench", "--early"); err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _, _ = b.command(ctx, "work") // stop kills it; the poll reports whether it has done its work
+		_, _, _ = b.run(ctx, "work") // stop kills it; the poll reports whether it has done its work
 	}()
 	defer func() {
 		stop()
 		<-ended
 	}()
-	if _, _, err := b.command(ctx, "campaign", "refund", "bench", "--wait", "5m", "--amount", "0"); err != nil {
+	if _, _, err := b.run(ctx, "campaign", "refund", "bench", "--wait", "5m", "--amount", "0"); err != nil {
 		return err
 	}
 	limit, cancel := context.WithTimeout(ctx, 5*time.Minute)
@@ -147,12 +142,8 @@ func (b *auditBench) fill(ctx context.Context) error {
 		return err
 	}
 	const topic = "audited"
-	for knob, value := range map[string]string{"DEPLOYMENT_ID": "bench", "REDIS_ADDRS": b.fixture.server.Addr,
-		"LEDGER_DRIVER": "postgres", "LEDGER_DSN": dsn, "KAFKA_BROKERS": b.broker.Addr, "KAFKA_TOPIC": topic,
-		"KAFKA_PARTITIONS": strconv.Itoa(partitions), "KAFKA_CREATE_TOPIC": "true", "KAFKA_REPLICATION_FACTOR": "1"} {
-		b.env = append(b.env, "HONGBAO_"+knob+"="+value)
-	}
-	if _, _, err := b.command(ctx, "init"); err != nil {
+	b.programs = programsOf(b.publishBench, dsn, topic)
+	if _, _, err := b.run(ctx, "init"); err != nil {
 		return err
 	}
 	c := spec("bench", b.n)
@@ -251,7 +242,7 @@ func (b *auditBench) settleByCopy(ctx context.Context, dsn string, c ledger.Camp
 // audit runs `hongbao audit`, and returns its peak memory in MB and its report. It returns an error unless everything
 // agrees.
 func (b *auditBench) audit(ctx context.Context) (peak float64, report model.AuditReport, err error) {
-	out, peak, err := b.command(ctx, "audit", "--json")
+	out, peak, err := b.run(ctx, "audit", "--json")
 	if err != nil {
 		return peak, report, err
 	}
@@ -265,37 +256,4 @@ func (b *auditBench) audit(ctx context.Context) (peak float64, report model.Audi
 		return peak, report, fmt.Errorf("the audit of %d grants says %s", n, out)
 	}
 	return peak, report, nil
-}
-
-// command runs hongbao, and returns its output and its peak memory in MB. Rusage is no use here: its peak includes the
-// memory of the parent process before exec.
-func (b *auditBench) command(ctx context.Context, args ...string) (out []byte, peak float64, err error) {
-	bin, err := hongbaoBin()
-	if err != nil {
-		return nil, 0, err
-	}
-	cmd := exec.CommandContext(ctx, bin, args...)
-	cmd.Env, cmd.Dir = append(os.Environ(), b.env...), filepath.Dir(bin)
-	var text, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &text, &said
-	if err := cmd.Start(); err != nil {
-		return nil, 0, fmt.Errorf("start %s: %w", cmd, err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	for {
-		var kB float64
-		if _, err := fmt.Sscanf(field(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid), "VmHWM"), "%g kB", &kB); err == nil {
-			peak = max(peak, kB*1024/1e6)
-		}
-		select {
-		case err := <-ended:
-			if err != nil {
-				err = fmt.Errorf("%s: %w: %s", cmd, err, &said)
-			}
-			return text.Bytes(), peak, err
-		default:
-			retry.Pause(ctx, 20*time.Millisecond)
-		}
-	}
 }

@@ -44,7 +44,7 @@ func httpGrabRow(ctx context.Context, o options) ([]Result, error) {
 		HowBaseline: "the same requests to a net/http handler that reads the body and returns a constant, behind a listener with " +
 			"the same limits",
 	}
-	requests, err := httpRequests(n)
+	requests, err := httpRequests("bench", n)
 	m := newMeter(r)
 	for range o.rounds {
 		if err = errors.Join(err, m.measure(ctx, bare, n, func() (float64, error) { return bareGrabs(ctx, requests) })); err != nil {
@@ -80,7 +80,7 @@ func serveFleetRow(ctx context.Context, o options) ([]Result, error) {
 		HowBaseline: "the processor time of Redis for a grab of the classic script by go-redis, one grab per call, from as " +
 			"many clients and callers",
 	}
-	requests, err := httpRequests(n)
+	requests, err := httpRequests("bench", n)
 	m := newMeter(r)
 	for range o.rounds {
 		if err = errors.Join(err, r.classicGrabs(ctx, f, n, m)); err != nil {
@@ -103,8 +103,8 @@ func serveFleetRow(ctx context.Context, o options) ([]Result, error) {
 
 var benchSecret = []byte("a secret of the bench, 32 bytes.")
 
-// httpRequests returns the grabs of n users as requests that are ready to send.
-func httpRequests(n int) ([][]byte, error) {
+// httpRequests returns the grabs of n users in a campaign as requests that are ready to send.
+func httpRequests(campaign string, n int) ([][]byte, error) {
 	out := make([][]byte, n)
 	for i := range out {
 		t := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
@@ -117,43 +117,63 @@ func httpRequests(n int) ([][]byte, error) {
 			return nil, err
 		}
 		body := fmt.Sprintf(`{"request_id":"r%d"}`, i)
-		out[i] = fmt.Appendf(nil, "POST /v1/campaigns/bench/grabs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"+
-			"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", token, len(body), body)
+		out[i] = fmt.Appendf(nil, "POST /v1/campaigns/%s/grabs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"+
+			"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", campaign, token, len(body), body)
 	}
 	return out, nil
 }
 
-// httpCrowd sends every request, and returns an error unless each response contains want.
-func httpCrowd(ctx context.Context, address string, callers int, want string, requests [][]byte) (float64, error) {
-	type connection struct {
-		net.Conn
-		in *bufio.Reader
-	}
-	all := make([]connection, callers)
-	for i := range all {
+// connection is a kept-alive connection to a server. It sends one request at a time.
+type connection struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+// connections opens n connections to a server. Close all of them, also after an error.
+func connections(ctx context.Context, address string, n int) (all []connection, err error) {
+	for range n {
 		var d net.Dialer
 		c, err := d.DialContext(ctx, "tcp", address)
 		if err != nil {
-			return 0, err
+			return all, err
 		}
-		defer c.Close()
-		all[i] = connection{c, bufio.NewReader(c)}
+		all = append(all, connection{c, bufio.NewReader(c)})
+	}
+	return all, nil
+}
+
+func closeAll(all []connection) {
+	for _, c := range all {
+		_ = c.Close()
+	}
+}
+
+// send sends a request, and returns an error unless the response contains want.
+func (c connection) send(request []byte, want string) error {
+	if _, err := c.Write(request); err != nil {
+		return err
+	}
+	res, err := http.ReadResponse(c.in, nil)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if err == nil && !bytes.Contains(answer, []byte(want)) {
+		err = fmt.Errorf("a request got %s: %s", res.Status, answer)
+	}
+	return err
+}
+
+// httpCrowd sends every request, and returns an error unless each response contains want.
+func httpCrowd(ctx context.Context, address string, callers int, want string, requests [][]byte) (float64, error) {
+	all, err := connections(ctx, address, callers)
+	defer func() { closeAll(all) }()
+	if err != nil {
+		return 0, err
 	}
 	return crowd.Load{Callers: callers, Calls: len(requests)}.Run(ctx, func(_ context.Context, caller, i int) error {
-		c := all[caller]
-		if _, err := c.Write(requests[i]); err != nil {
-			return err
-		}
-		res, err := http.ReadResponse(c.in, nil)
-		if err != nil {
-			return err
-		}
-		defer res.Body.Close()
-		answer, err := io.ReadAll(res.Body)
-		if err == nil && !bytes.Contains(answer, []byte(want)) {
-			err = fmt.Errorf("request %d got %s: %s", i, res.Status, answer)
-		}
-		return err
+		return all[caller].send(requests[i], want)
 	})
 }
 

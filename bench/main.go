@@ -29,6 +29,7 @@ var rows = []row{
 	{"sold_out", soldOutRow},
 	{"http_grab", httpGrabRow},
 	{"serve_256x2", serveFleetRow},
+	{"control_load", controlRow},
 	{"latency_grab", latencyGrabRow},
 	{"latency_ledger", latencyLedgerRow},
 	{"latency_topic", latencyTopicRow},

@@ -1,9 +1,9 @@
 #!/bin/sh
 # build.sh OUTPUT PACKAGE runs go build and counts the compiled packages meanwhile: the first build compiles several
-# hundred and takes minutes.
+# hundred and takes minutes. The compiler takes a fifth less time if it collects garbage seldom.
 set -eu
 
-{ go build -v -o "$1" "$2" 2>&1 || echo "build.sh: failed"; } | {
+{ GOGC=400 go build -v -o "$1" "$2" 2>&1 || echo "build.sh: failed"; } | {
 	count=0
 	failed=0
 	while IFS= read -r line; do
