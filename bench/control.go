@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -65,10 +66,11 @@ func controlRow(ctx context.Context, o options) (_ []Result, err error) {
 type controlBench struct {
 	*publishBench
 	programs
-	dir, dsn       string
-	serve, control string // addresses
-	key            string // of a treasurer
-	campaigns      int
+	dir, dsn string
+	// serve and control are addresses; controlOps is the one of control's ops listener.
+	serve, control, controlOps string
+	key                        string // of a treasurer
+	campaigns                  int
 
 	audits, replays, loads, events atomic.Int64
 }
@@ -81,14 +83,14 @@ func (b *controlBench) open(ctx context.Context) (end func() error, err error) {
 			return nil, err
 		}
 	}
-	b.serve, b.control = addresses[0], addresses[1]
+	b.serve, b.control, b.controlOps = addresses[0], addresses[1], addresses[3]
 	keys := filepath.Join(b.dir, "keys.json")
 	text := fmt.Sprintf(`{"keys":[{"kty":"oct","kid":"k1","alg":"HS256","k":%q}]}`, base64.RawURLEncoding.EncodeToString(benchSecret))
 	if err := os.WriteFile(keys, []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("write the keys: %w", err)
 	}
 	for knob, value := range map[string]string{"SERVE_LISTEN": b.serve, "SERVE_OPS_LISTEN": addresses[2],
-		"CONTROL_LISTEN": b.control, "CONTROL_OPS_LISTEN": addresses[3], "CONTROL_REPLAY_TOPICS": "copy", "WORK_OPS_LISTEN": addresses[4],
+		"CONTROL_LISTEN": b.control, "CONTROL_OPS_LISTEN": b.controlOps, "CONTROL_REPLAY_TOPICS": "copy", "WORK_OPS_LISTEN": addresses[4],
 		"SERVE_KEYS": keys, "SERVE_ISSUER": "https://id.example.com", "SERVE_AUDIENCE": "hongbao",
 		"SERVE_FACTS": "device=claim:device_id", "SERVE_DRAIN_DELAY": "0s", "TRIMMER_RETENTION": "10m"} {
 		b.env = append(b.env, "HONGBAO_"+knob+"="+value)
@@ -109,7 +111,7 @@ func (b *controlBench) open(ctx context.Context) (end func() error, err error) {
 			return nil, err
 		}
 	}
-	stopServe, err := b.start(ctx, b.serve, nil, "serve")
+	stopServe, err := b.start(ctx, addresses[2], nil, "serve")
 	if err != nil {
 		return nil, err
 	}
@@ -232,9 +234,19 @@ func (b *controlBench) settled(ctx context.Context, id string) error {
 
 // work starts control and gives it work without pause. The function end ends both.
 func (b *controlBench) work(ctx context.Context) (end func() error, err error) {
-	stop, err := b.start(ctx, b.control, []string{"nice", "-n", "19"}, "control")
+	stop, err := b.start(ctx, b.controlOps, []string{"nice", "-n", "19"}, "control")
 	if err != nil {
 		return nil, err
+	}
+	err = retry.Poll(ctx, 20*time.Millisecond, func() (bool, error) { // control answers before it has opened Redis
+		res, err := b.request(ctx, http.MethodGet, "/v1/sinks", nil)
+		if err != nil {
+			return false, err
+		}
+		return res.StatusCode == http.StatusOK, res.Body.Close()
+	})
+	if err != nil {
+		return nil, errors.Join(err, stop())
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -302,6 +314,7 @@ func (b *controlBench) request(ctx context.Context, method, path string, body []
 	}
 	r.Header.Set("Authorization", "Bearer "+b.key)
 	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Idempotency-Key", rand.Text())
 	return http.DefaultClient.Do(r)
 }
 

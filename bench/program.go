@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,8 +61,9 @@ func (p *programs) run(ctx context.Context, args ...string) (out []byte, peak fl
 	}
 }
 
-// start starts a command, and waits until it listens on the address. The function stop ends it in order.
-func (p *programs) start(ctx context.Context, address string, before []string, args ...string) (stop func() error, err error) {
+// start starts a command, and waits until it is ready, which it says on its ops listener. The function stop ends it in
+// order.
+func (p *programs) start(ctx context.Context, ops string, before []string, args ...string) (stop func() error, err error) {
 	cmd, said, err := p.command(ctx, before, args...)
 	if err != nil {
 		return nil, err
@@ -87,17 +89,24 @@ func (p *programs) start(ctx context.Context, address string, before []string, a
 			return false, fmt.Errorf("%s ended: %w: %s", cmd, err, said)
 		default:
 		}
-		var d net.Dialer
-		c, err := d.DialContext(limit, "tcp", address)
-		if err != nil {
-			return false, nil //nolint:nilerr // it does not listen yet
-		}
-		return true, c.Close()
+		return isReady(limit, ops), nil
 	})
 	if err != nil {
 		return nil, errors.Join(err, stop())
 	}
 	return stop, nil
+}
+
+func isReady(ctx context.Context, ops string) bool {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+ops+"/readyz", http.NoBody)
+	if err != nil {
+		return false
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil { // it does not listen yet
+		return false
+	}
+	return res.Body.Close() == nil && res.StatusCode == http.StatusOK
 }
 
 // command returns a command of hongbao, behind another program if before is not empty, and its standard error.
