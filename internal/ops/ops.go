@@ -47,7 +47,7 @@ type Operations interface {
 	LoadCampaign(ctx context.Context, id string) (Loaded, error)
 	TopUpCampaign(ctx context.Context, in TopUp) (*campaigns.TopUp, error)
 	TryTopUp(ctx context.Context, in TopUp) (*campaigns.TopUp, error)
-	ListCampaigns(ctx context.Context) ([]campaigns.ListedCampaign, error)
+	ListCampaigns(ctx context.Context) ([]model.Campaign, error)
 	ShowCampaign(ctx context.Context, id string) (campaigns.Shown, error)
 	PauseCampaign(ctx context.Context, in CampaignPause) (CampaignState, error)
 	ResumeCampaign(ctx context.Context, in CampaignPause) (CampaignState, error)
