@@ -166,8 +166,8 @@ func (d doer) LoadCampaign(_ context.Context, id string) (ops.Loaded, error) {
 	return ops.Loaded{}, d.do(d.who, "load %s", id)
 }
 
-func (d doer) TopUpCampaign(_ context.Context, in ops.TopUp) (*campaigns.TopUp, error) {
-	return &campaigns.TopUp{}, d.do(d.who, "top-up %s %s %d of %d to %d: %s", in.Campaign, in.ID, in.Packets, in.Total, in.Expect, in.Why)
+func (d doer) TopUpCampaign(_ context.Context, in ops.TopUp) (*model.TopUp, error) {
+	return &model.TopUp{}, d.do(d.who, "top-up %s %s %d of %d to %d: %s", in.Campaign, in.ID, in.Packets, in.Total, in.Expect, in.Why)
 }
 
 func (d doer) StartReplay(_ context.Context, in ops.Replay) (*model.ReplayReport, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/app/apptest"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -52,7 +53,7 @@ func TestListWhileATopUpIsNotDealt(t *testing.T) {
 	require.NoError(t, err)
 	_, err = of.Load(t.Context(), "rain")
 	require.NoError(t, err)
-	_, err = of.OrderTopUp(t.Context(), campaigns.TopUpOrder{Campaign: "rain", ID: "more", Packets: 2, Total: 200, Expect: 400,
+	_, err = of.OrderTopUp(t.Context(), ledger.TopUp{Campaign: "rain", ID: "more", Packets: 2, Total: 200, Expect: 400,
 		Decision: stream.Decision{By: "ann", Why: "test"}})
 	require.NoError(t, err)
 
