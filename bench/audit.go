@@ -177,7 +177,7 @@ func (b *auditBench) fill(ctx context.Context) error {
 
 // grabAll grants all packets in order: packet n goes to user n-1 as event n.
 func (b *auditBench) grabAll(ctx context.Context) error {
-	call, shard := &store.GrabCall{Campaign: "bench", MaxBacklog: 1e9}, b.store.Shard(0)
+	call, home := &store.GrabCall{MaxBacklog: 1e9}, b.store.Shard(0).Place("bench")
 	var answers []hongbao.Answer
 	for i := 0; i < b.n; i += store.MaxGrabs {
 		call.Grabs = call.Grabs[:0]
@@ -185,7 +185,7 @@ func (b *auditBench) grabAll(ctx context.Context) error {
 			call.Grabs = append(call.Grabs, &hongbao.Grab{Campaign: "bench", User: user(u), RequestID: "r"})
 		}
 		var err error
-		if answers, err = shard.Grab(ctx, call, answers); err != nil {
+		if answers, err = home.Grab(ctx, call, answers); err != nil {
 			return err
 		}
 		if last := answers[len(answers)-1].Outcome; last != hongbao.OutcomeGranted {

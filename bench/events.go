@@ -47,7 +47,7 @@ func (r *fixture) events(ctx context.Context, n int) (*store.Store, []ledger.Cam
 		}
 		campaigns = append(campaigns, c)
 		const entry = 50
-		call := store.GrabCall{Campaign: c.Spec.ID, MaxBacklog: 1e9, FactNames: "device"}
+		call := store.GrabCall{MaxBacklog: 1e9, FactNames: "device"}
 		for i := 0; i < n/shardCount; i += entry {
 			call.Grabs = call.Grabs[:0]
 			for u := i; u < min(i+entry, n/shardCount); u++ {
@@ -56,7 +56,7 @@ func (r *fixture) events(ctx context.Context, n int) (*store.Store, []ledger.Cam
 					Facts: map[string]string{"device": fmt.Sprintf("d%07d", u/2)},
 				})
 			}
-			if _, err := st.Shard(shard).Grab(ctx, &call, nil); err != nil {
+			if _, err := st.Shard(shard).Place(c.Spec.ID).Grab(ctx, &call, nil); err != nil {
 				return nil, nil, err
 			}
 		}

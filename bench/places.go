@@ -116,7 +116,7 @@ func (r *fixture) loadWide(ctx context.Context, st *store.Store, places, packets
 
 // drain grants all packets of a place to users who make no other grabs.
 func (r *fixture) drain(ctx context.Context, k store.Place) error {
-	call, shard := &store.GrabCall{Campaign: "bench", MaxBacklog: 1e9}, k
+	call := &store.GrabCall{MaxBacklog: 1e9}
 	var answers []hongbao.Answer
 	for i := 0; ; i += store.MaxGrabs {
 		call.Grabs = call.Grabs[:0]
@@ -124,7 +124,7 @@ func (r *fixture) drain(ctx context.Context, k store.Place) error {
 			call.Grabs = append(call.Grabs, &hongbao.Grab{User: fmt.Sprintf("d%d-%d", k.Index(), i+u), RequestID: "r"})
 		}
 		var err error
-		if answers, err = shard.Grab(ctx, call, answers); err != nil {
+		if answers, err = k.Grab(ctx, call, answers); err != nil {
 			return err
 		}
 		switch last := answers[len(answers)-1].Outcome; last {

@@ -263,7 +263,7 @@ func (s *ourSide) begin(ctx context.Context, packets int) (err error) {
 func (s *ourSide) open(ctx context.Context, campaign string, packets int) error {
 	c := spec(campaign, packets)
 	c.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1}}
-	s.calls[campaign] = &store.GrabCall{Campaign: campaign, MaxBacklog: 1e9}
+	s.calls[campaign] = &store.GrabCall{MaxBacklog: 1e9}
 	_, err := s.load(ctx, s.store, c)
 	return err
 }

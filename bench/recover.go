@@ -255,14 +255,14 @@ func (l *loss) grant(ctx context.Context, n, size int) error {
 	calls := (n + size - 1) / size
 	start := time.Now()
 	_, err := crowd.Load{Callers: lossProcesses * perProcess, Calls: calls}.Run(ctx, func(ctx context.Context, _, i int) error {
-		call := store.GrabCall{Campaign: l.campaign[i%lossCampaigns], Currency: "CNY", MaxBacklog: 1e9, FactNames: "device"}
+		call, id := store.GrabCall{Currency: "CNY", MaxBacklog: 1e9, FactNames: "device"}, l.campaign[i%lossCampaigns]
 		first, last := i*size, min((i+1)*size, n)
 		for u := first; u < last; u++ {
 			g := deviceGrab(from + u)
-			g.Campaign, g.RequestID = call.Campaign, "r"
+			g.Campaign, g.RequestID = id, "r"
 			call.Grabs = append(call.Grabs, g)
 		}
-		got, err := l.asked[i%lossProcesses].Shard(0).Grab(ctx, &call, nil)
+		got, err := l.asked[i%lossProcesses].Shard(0).Place(id).Grab(ctx, &call, nil)
 		copy(answers[first:last], got)
 		return err
 	})

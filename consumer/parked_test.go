@@ -76,7 +76,7 @@ func TestManyParkedEntriesDelayNoOthers(t *testing.T) {
 	for n := 0; !paid() || n < 1_000; n++ {
 		require.Less(t, time.Since(began), 2*cfg.Lease, "two leases")
 		at := time.Now()
-		a, err := k.Grab(t.Context(), &store.GrabCall{Campaign: "gale", MaxBacklog: 4 * many,
+		a, err := k.Place("gale").Grab(t.Context(), &store.GrabCall{MaxBacklog: 4 * many,
 			Grabs: []*hongbao.Grab{{Campaign: "gale", User: fmt.Sprintf("u%d", n)}}}, nil)
 		took = append(took, time.Since(at))
 		require.NoError(t, err)

@@ -359,8 +359,8 @@ func (b *bundle) rain(t *testing.T, packets int, bound int64) func() hongbao.Out
 	users := 0
 	return func() hongbao.Outcome {
 		users++
-		a, err := b.keys().Grab(t.Context(), &store.GrabCall{
-			Campaign: "rain", MaxBacklog: bound, Grabs: []*hongbao.Grab{{Campaign: "rain", User: "u" + strconv.Itoa(users)}},
+		a, err := b.keys().Place("rain").Grab(t.Context(), &store.GrabCall{
+			MaxBacklog: bound, Grabs: []*hongbao.Grab{{Campaign: "rain", User: "u" + strconv.Itoa(users)}},
 		}, nil)
 		require.NoError(t, err)
 		return a[0].Outcome

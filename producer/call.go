@@ -38,7 +38,7 @@ type result struct {
 
 func (l *lane) newCall() *call {
 	c := &call{lane: l}
-	c.req.Campaign, c.req.MaxBacklog = l.id, l.p.cfg.MaxBacklog
+	c.req.MaxBacklog = l.p.cfg.MaxBacklog
 	return c
 }
 
@@ -245,7 +245,7 @@ func (c *call) awaitDurability(ctx context.Context) error {
 	}
 	if c.info.Durability != hongbao.DurabilityFast {
 		err := shard.Durable(ctx, &store.DurableCall{
-			Campaign: c.lane.id, Class: c.info.Durability, Timeout: c.lane.p.cfg.DurabilityTimeout,
+			Class: c.info.Durability, Timeout: c.lane.p.cfg.DurabilityTimeout,
 			Replicas: c.lane.p.cfg.Replicas, Users: users, Receipts: receipts,
 		})
 		if err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
-	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 )
 
 func campaignCmd() *cobra.Command {
@@ -204,7 +203,7 @@ func listCmd() *cobra.Command {
 					return err
 				}
 				out := struct {
-					Campaigns []campaigns.ListedCampaign `json:"campaigns"`
+					Campaigns []model.Campaign `json:"campaigns"`
 				}{list}
 				return printAnswer(cmd, out, func(w io.Writer) error { return writeCampaigns(w, list) })
 			})
@@ -212,14 +211,14 @@ func listCmd() *cobra.Command {
 	}
 }
 
-func writeCampaigns(w io.Writer, list []campaigns.ListedCampaign) error {
+func writeCampaigns(w io.Writer, list []model.Campaign) error {
 	t := newColumns(w)
 	fmt.Fprintln(t, "ID\tNAME\tKIND\tPACKETS\tFUNDED\tGRANTED\tREFUNDED\tSTATUS\tFROM\tTO\tCODES")
 	for i := range list {
 		c := &list[i]
 		zone := zoneOf(c.TimeZone)
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.Name, c.Kind, money.Count(c.Packets),
-			money.Text(c.Funded, c.Currency), money.Text(c.Granted, c.Currency), money.Text(c.Refunded, c.Currency), styled(stateStyle(c.Status), c.Status),
+			money.Text(c.Funded, c.Currency), money.Text(c.Paid, c.Currency), money.Text(c.Refunded, c.Currency), styled(stateStyle(c.Status), c.Status),
 			c.From.In(zone).Format(time.RFC3339), c.To.In(zone).Format(time.RFC3339), cmp.Or(c.Codes, "-"))
 	}
 	return t.Flush()

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/app"
-	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
@@ -50,7 +50,7 @@ func TestTablesHaveColours(t *testing.T) {
 	require.Contains(t, out.String(), "\x1b[31mdown\x1b[0m")
 	require.Contains(t, out.String(), "\x1b[32mworking\x1b[0m")
 	out.Reset()
-	require.NoError(t, writeCampaigns(plain{w: &out, colour: true}, []campaigns.ListedCampaign{{ID: "rain", Status: "frozen"}}))
+	require.NoError(t, writeCampaigns(plain{w: &out, colour: true}, []model.Campaign{{ID: "rain", Status: "frozen"}}))
 	require.Contains(t, out.String(), "\x1b[31mfrozen\x1b[0m")
 	require.Equal(t, []style{good, warn, bad}, []style{levelStyle(app.LevelOK), levelStyle(app.LevelWarning),
 		levelStyle(app.LevelProblem)})
@@ -104,8 +104,8 @@ func TestColumnsFitATerminal(t *testing.T) {
 // The list of campaigns fits a terminal of 80 columns.
 func TestCampaignListFitsATerminal(t *testing.T) {
 	t.Parallel()
-	list := []campaigns.ListedCampaign{{ID: "spring-rain", Name: "春雨红包", Kind: "red_packet", Packets: 50_000, Funded: 50_000_000,
-		Granted: 49_000_000, Currency: "CNY", Status: "open", From: noon, To: noon.Add(time.Hour), TimeZone: "Asia/Shanghai"}}
+	list := []model.Campaign{{ID: "spring-rain", Name: "春雨红包", Kind: "red_packet", Packets: 50_000, Funded: 50_000_000,
+		Paid: 49_000_000, Currency: "CNY", Status: "open", From: noon, To: noon.Add(time.Hour), TimeZone: "Asia/Shanghai"}}
 	for width, tables := range map[int]int{0: 1, 80: 3, 200: 1} {
 		var out bytes.Buffer
 		require.NoError(t, writeCampaigns(plain{w: &out, width: width}, list))

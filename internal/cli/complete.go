@@ -121,7 +121,7 @@ func offerOneOf(words []string) completer {
 }
 
 func offerCampaigns(cmd *cobra.Command, prefix string) (ids []string, err error) {
-	offer := func(list []campaigns.ListedCampaign) {
+	offer := func(list []model.Campaign) {
 		for i := range list {
 			c := &list[i]
 			ids = append(ids, fmt.Sprintf("%s\t%s, from %s", c.ID, c.State, c.From.Format(time.RFC3339)))

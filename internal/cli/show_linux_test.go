@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -27,7 +27,7 @@ func TestShowACampaignToPeople(t *testing.T) {
 	c.Redis.State, c.Redis.Pause = store.StatePaused, &store.Pause{By: "ann", Why: "closed", At: noon.Add(time.Minute)}
 	c.Redis.Places = []store.PlaceStatus{{State: store.StatePaused, Shard: 3, Counts: store.Counts{Loaded: 50_000, Granted: 12_034,
 		Left: 37_966}}}
-	c.TopUps = []campaigns.TopUp{{ID: "more", Packets: 1_000, Total: 100_000, Currency: "CNY", By: "bob", Why: "demand", Hash: "77aa"}}
+	c.TopUps = []model.TopUp{{ID: "more", Packets: 1_000, Total: 100_000, Currency: "CNY", By: "bob", Why: "demand", Hash: "77aa"}}
 	text := func() string {
 		var out bytes.Buffer
 		require.NoError(t, writeShown(plain{w: &out}, c, noon))

@@ -18,6 +18,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -122,7 +124,7 @@ func TestTopUpIsFinishedByOthers(t *testing.T) {
 	testkit.Eventually(t, 30*time.Second, func() bool { return len(d.topUps()) == 1 }, "it is in the ledger")
 	killed.Kill()
 	w := d.start("work")
-	testkit.Eventually(t, 30*time.Second, func() bool { return d.topUps()[0].Dealt != nil }, "a worker will deal it")
+	testkit.Eventually(t, 30*time.Second, func() bool { return !d.topUps()[0].Dealt.IsZero() }, "a worker will deal it")
 	require.Equal(t, 5, d.crowdOf("rain", 0, 30))
 	d.quiet()
 	w.stop(syscall.SIGTERM)
@@ -249,7 +251,7 @@ func TestTopUpBeforeTheLoad(t *testing.T) {
 	require.Equal(t, 15, d.crowdOf("rain", 0, 20))
 }
 
-func (d *deployment) topUps() []campaigns.TopUp { return d.show("rain").TopUps }
+func (d *deployment) topUps() []model.TopUp { return d.show("rain").TopUps }
 
 // orders records a top-up of five packets in the ledger without dealing them.
 func (d *deployment) orders(id string, expect hongbao.Amount) {
@@ -257,7 +259,7 @@ func (d *deployment) orders(id string, expect hongbao.Amount) {
 	cfg, err := configs.Load("", d.env, nil)
 	require.NoError(d.t, err)
 	require.NoError(d.t, app.With(d.t.Context(), cfg, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
-		_, err := campaigns.Of(a).OrderTopUp(d.t.Context(), campaigns.TopUpOrder{Campaign: "rain", ID: id, Packets: 5, Total: 500,
+		_, err := campaigns.Of(a).OrderTopUp(d.t.Context(), ledger.TopUp{Campaign: "rain", ID: id, Packets: 5, Total: 500,
 			Expect: expect, Decision: stream.Decision{By: "ann", Why: "killed behind it"}})
 		return err
 	}))

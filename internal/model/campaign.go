@@ -6,35 +6,53 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/optional"
 )
 
-// Campaign is a line in the list of campaigns.
+// Campaign is a campaign in a list: the answer of the API, and a line of the console. The fields with a name in JSON are
+// by the ledger, except Status.
 type Campaign struct {
-	ID, Name, Kind, Currency string
-	// Zone is the campaign's time zone, and Sponsor who funds it; empty if the ledger could not be read.
-	Zone, Sponsor string
-	// State is the state that decides a grab: created, loading, not_started, open, paused, ended, sold_out, frozen,
-	// closed or refunded. It is Unread if Redis could not be read.
-	State string
+	ID       string         `json:"id" doc:"The campaign's id."`
+	Name     string         `json:"name" doc:"The campaign's name for people."`
+	Kind     hongbao.Kind   `json:"kind" doc:"What the packets are: 'red_packet' or 'coupon'."`
+	Packets  int64          `json:"packets" doc:"Number of packets, including those of top-ups."`
+	Currency string         `json:"currency,omitempty" doc:"Currency of the amounts, ISO 4217; absent for coupons without a value."`
+	Funded   hongbao.Amount `json:"funded_amount" doc:"Amount that the sponsor has paid in, in minor units."`
+	Paid     hongbao.Amount `json:"granted_amount" doc:"Amount that the ledger has booked for users, in minor units."`
+	Refunded hongbao.Amount `json:"refunded_amount" doc:"Amount that went back to the sponsor, in minor units."`
+	State    MoneyState     `json:"state" enum:"funded,refunded" doc:"State of the campaign in the ledger."`
+	// Status is Unread if Redis could not be read.
+	Status   string        `json:"status" enum:"created,loading,not_started,open,paused,sold_out,ended,closed,refunded,frozen,unread" doc:"State that a grab would find, as in the console. 'created' means that the campaign is not loaded. 'unread' means that Redis could not be read."`
+	From     time.Time     `json:"from" doc:"Start of the window for grabs."`
+	To       time.Time     `json:"to" doc:"End of the window for grabs."`
+	TimeZone string        `json:"time_zone" doc:"IANA name of the campaign's time zone."`
+	Codes    optional.Text `json:"codes" nullable:"true" doc:"Source of the coupon codes: 'pattern' or 'file'. Null if the campaign has no codes."`
+
+	// Sponsor is who funds the campaign; empty if the ledger could not be read.
+	Sponsor string `json:"-"`
 	// Note says why Redis could not be read or why the campaign is frozen; nil for other states.
-	Note *Sentence
+	Note *Sentence `json:"-"`
 	// Outage says that Redis could not be read because no server answered.
-	Outage                 bool
-	From, To               time.Time
-	Packets, Granted, Left int64
-	Funded, Paid, Refunded hongbao.Amount // by the ledger
-	GrantedSum, LeftSum    hongbao.Amount // by Redis
-	InRedis                bool
+	Outage bool `json:"-"`
+	// InRedis reports whether Redis has returned the campaign's counts. If not, those from Dealt to GrantedSum are by the
+	// ledger, and Left and LeftSum are 0. Dealt counts the packets without the top-ups that Redis does not have yet.
+	InRedis    bool           `json:"-"`
+	Dealt      int64          `json:"-"`
+	Granted    int64          `json:"-"`
+	GrantedSum hongbao.Amount `json:"-"`
+	Left       int64          `json:"-"`
+	LeftSum    hongbao.Amount `json:"-"`
 	// Sinks are, by Redis, how many of the campaign's grants each sink has finished. A sink that has finished none is missing.
-	Sinks []Finished
+	Sinks []Finished `json:"-"`
 	// Paused is nil unless the campaign is paused.
-	Paused *Pause
+	Paused *Pause `json:"-"`
 	// CanPause and CanResume report whether pausing and resuming would have an effect.
-	CanPause, CanResume bool
+	CanPause  bool `json:"-"`
+	CanResume bool `json:"-"`
 	// Samples are the samples of the last ten minutes, the oldest first. A campaign that does not run has none.
-	Samples []Sample
+	Samples []Sample `json:"-"`
 	// Places has the campaign's share on each shard. It is nil for a campaign on one shard.
-	Places []Place
+	Places []Place `json:"-"`
 }
 
 // Pause says who paused a campaign, why and when. Why may be empty.
@@ -45,7 +63,7 @@ type Pause struct {
 
 // Runs reports whether now is between From and To, and the campaign is loaded and not closed.
 func (c *Campaign) Runs(now time.Time) bool {
-	switch c.State {
+	switch c.Status {
 	case "created", "loading", "closed", "refunded":
 		return false
 	}
@@ -53,9 +71,9 @@ func (c *Campaign) Runs(now time.Time) bool {
 }
 
 // Known reports whether Redis has returned the counts of the campaign.
-func (c *Campaign) Known() bool { return c.State != Unread && c.State != "frozen" }
+func (c *Campaign) Known() bool { return c.Status != Unread && c.Status != "frozen" }
 
-// Unread is the state of a campaign that could not be read from Redis. Its counts are the ledger's.
+// Unread is the status of a campaign that could not be read from Redis. Its counts are the ledger's.
 const Unread = "unread"
 
 // Finished counts the grants of a campaign that a sink has finished.
@@ -149,8 +167,6 @@ type Live struct {
 	// First and Last are the times of the first and the last grant in the ledger; zero if there is none, or if it is not
 	// known. Created and Loading are when the campaign was created and when a load began.
 	First, Last, Created, Loading time.Time
-	// Adding is how many packets of a top-up Redis does not have yet.
-	Adding int64
 	// Full says that a Redis server has no memory for more, so it refuses grabs.
 	Full   bool
 	Spread []Bin
@@ -165,6 +181,9 @@ type Live struct {
 	Moments []Moment
 	Notes   []Sentence
 }
+
+// Adding returns how many packets of a top-up Redis does not have yet.
+func (l *Live) Adding() int64 { return max(0, l.Packets-l.Dealt) }
 
 // Verdict is the result of the last audit of everything. At is zero if no such audit has begun since the campaign was
 // created.

@@ -12,13 +12,14 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // ListCampaigns returns the campaigns in the ledger that the caller may see, with their status.
-func (l *Local) ListCampaigns(ctx context.Context) ([]campaigns.ListedCampaign, error) {
+func (l *Local) ListCampaigns(ctx context.Context) ([]model.Campaign, error) {
 	page, err := campaigns.Of(l.App).ListCampaigns(ctx, "", math.MaxInt, l.sees())
 	if err == nil {
 		campaigns.Of(l.App).AddStatus(ctx, page.Campaigns)
@@ -138,7 +139,7 @@ func (l *Local) RevealCampaign(ctx context.Context, id string) (*campaign.Disclo
 }
 
 // ListCampaigns implements Operations.
-func (r *Remote) ListCampaigns(ctx context.Context) (all []campaigns.ListedCampaign, err error) {
+func (r *Remote) ListCampaigns(ctx context.Context) (all []model.Campaign, err error) {
 	err = r.pages(ctx, "/v1/campaigns", url.Values{}, math.MaxInt, func(get func(to any) error) (int, string, error) {
 		var page campaigns.CampaignPage
 		err := get(&page)

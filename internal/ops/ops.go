@@ -45,9 +45,9 @@ type Operations interface {
 	// earlier call that did not finish. TryTopUp returns the result that a top-up would have.
 	CreateCampaign(ctx context.Context, in CampaignCreate) (*campaigns.Created, error)
 	LoadCampaign(ctx context.Context, id string) (Loaded, error)
-	TopUpCampaign(ctx context.Context, in TopUp) (*campaigns.TopUp, error)
-	TryTopUp(ctx context.Context, in TopUp) (*campaigns.TopUp, error)
-	ListCampaigns(ctx context.Context) ([]campaigns.ListedCampaign, error)
+	TopUpCampaign(ctx context.Context, in TopUp) (*model.TopUp, error)
+	TryTopUp(ctx context.Context, in TopUp) (*model.TopUp, error)
+	ListCampaigns(ctx context.Context) ([]model.Campaign, error)
 	ShowCampaign(ctx context.Context, id string) (campaigns.Shown, error)
 	PauseCampaign(ctx context.Context, in CampaignPause) (CampaignState, error)
 	ResumeCampaign(ctx context.Context, in CampaignPause) (CampaignState, error)

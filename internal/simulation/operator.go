@@ -9,6 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
@@ -123,7 +124,7 @@ func (w *world) topUp(ctx context.Context, campaign string, at time.Duration) er
 	c := &w.plan.Campaigns[0]
 	expect := hongbao.Amount(c.Packets) * price
 	w.mu.Unlock()
-	order := campaigns.TopUpOrder{Campaign: campaign, ID: fmt.Sprintf("order-%d", at), Packets: packets, Total: packets * price,
+	order := ledger.TopUp{Campaign: campaign, ID: fmt.Sprintf("order-%d", at), Packets: packets, Total: packets * price,
 		Expect: expect, Decision: ann}
 	ordered := false
 	err := w.persist(ctx, "top-up", campaign, func(ctx context.Context, a *app.App) error {

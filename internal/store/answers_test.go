@@ -102,7 +102,7 @@ func TestAnswersOnAFrozenShard(t *testing.T) {
 	b := setup(t)
 	b.load(t, spec("rain", 5))
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "frozen", "1").Err())
-	refused, err := b.k.Grab(t.Context(), call("rain", "u1"), nil)
+	refused, err := b.k.Place("rain").Grab(t.Context(), call("rain", "u1"), nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeFrozen, refused[0].Outcome)
 	require.Equal(t, store.AnswersStored, b.answered(t, "a", 0, granted(1)).Did)

@@ -25,7 +25,7 @@ func TestBacklogIsLookedAtSeldom(t *testing.T) {
 			users++
 			c.Grabs = append(c.Grabs, &hongbao.Grab{Campaign: "rain", User: fmt.Sprint("u", users)})
 		}
-		answers, err := b.k.Grab(t.Context(), c, nil)
+		answers, err := b.k.Place("rain").Grab(t.Context(), c, nil)
 		require.NoError(t, err)
 		for _, a := range answers {
 			if a.Outcome == hongbao.OutcomeGranted {

@@ -96,7 +96,7 @@ func TestShardThatWasNeverInitialized(t *testing.T) {
 	b := setup(t)
 	ctx := t.Context()
 	require.NoError(t, b.rdb.Del(ctx, b.k.Keys.Meta(), b.store.Deployment()).Err())
-	answers, err := b.k.Grab(ctx, call("rain", "u1"), nil)
+	answers, err := b.k.Place("rain").Grab(ctx, call("rain", "u1"), nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeFrozen, answers[0].Outcome)
 	_, trimErr := b.k.TrimEvents(ctx, store.Trim{Limit: 1, MaxEvents: 1})

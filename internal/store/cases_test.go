@@ -168,7 +168,7 @@ func grabCases() map[string]scriptCase {
 			keys:  func(b *bundle) []string { return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Filter("rain")} },
 			prep:  emptied,
 			call: func(ctx context.Context, b *bundle) error {
-				return b.k.PutFilter(ctx, filterPart(b.revision(ctx), "0", "x"))
+				return b.k.Place("rain").PutFilter(ctx, filterPart(b.revision(ctx), "0", "x"))
 			},
 		},
 		"grab": {
@@ -184,7 +184,7 @@ func grabCases() map[string]scriptCase {
 				b.load(t, c)
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := b.k.Grab(ctx, grab(), nil)
+				_, err := b.k.Place("rain").Grab(ctx, grab(), nil)
 				return err
 			},
 		},

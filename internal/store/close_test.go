@@ -54,7 +54,7 @@ func TestCloseEndsACampaign(t *testing.T) {
 	e.ID = entries[1].ID
 	require.Equal(t, e, entries[1], "the entry has what the call returned")
 
-	answers, err := b.k.Grab(t.Context(), call("rain", "u1/r1", "u3/r3"), nil)
+	answers, err := b.k.Place("rain").Grab(t.Context(), call("rain", "u1/r1", "u3/r3"), nil)
 	require.NoError(t, err)
 	require.Equal(t, first[0].Receipts, answers[0].Receipts, "a repeat gets its receipt")
 	require.Equal(t, hongbao.OutcomeEnded, answers[1].Outcome)
@@ -138,7 +138,7 @@ func TestClosedBeforeItsWindow(t *testing.T) {
 	b.load(t, c)
 	_, err := b.k.Place("rain").Close(t.Context(), true, 0)
 	require.NoError(t, err)
-	answers, err := b.k.Grab(t.Context(), call("rain", "u1"), nil)
+	answers, err := b.k.Place("rain").Grab(t.Context(), call("rain", "u1"), nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeEnded, answers[0].Outcome)
 }
@@ -153,7 +153,7 @@ func TestConcurrentCloses(t *testing.T) {
 	got := make([]stream.Entry, 10)
 	for i := range got {
 		group.Go(func() error {
-			_, err := b.k.Grab(t.Context(), call("rain", grabber(i, 0), grabber(i, 1), grabber(i, 2)), nil)
+			_, err := b.k.Place("rain").Grab(t.Context(), call("rain", grabber(i, 0), grabber(i, 1), grabber(i, 2)), nil)
 			if err == nil {
 				got[i], err = b.k.Place("rain").Close(t.Context(), true, 0)
 			}

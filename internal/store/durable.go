@@ -20,9 +20,8 @@ var ErrNotDurable = errors.New("the receipts are not safe yet")
 
 // DurableCall has the arguments of Durable.
 type DurableCall struct {
-	Campaign string
-	Class    hongbao.Durability
-	Timeout  time.Duration
+	Class   hongbao.Durability
+	Timeout time.Duration
 	// Replicas is how many replicas must have the receipts, for class replica; 0 means the highest number that the
 	// primary has had.
 	Replicas int
@@ -36,7 +35,7 @@ type DurableCall struct {
 // connection that made the grab. A repeated grab also waits until the first grab's write is safe. If the primary lacks
 // the receipts, a replica without them was promoted. In that case, or if the wait times out, Durable returns
 // ErrNotDurable.
-func (k *Shard) Durable(ctx context.Context, c *DurableCall) error {
+func (p Place) Durable(ctx context.Context, c *DurableCall) error {
 	if c.Class == hongbao.DurabilityFast {
 		return nil
 	}
@@ -44,20 +43,20 @@ func (k *Shard) Durable(ctx context.Context, c *DurableCall) error {
 	if at, ok := ctx.Deadline(); ok && at.Before(end) {
 		end = at
 	}
-	node, err := k.Node(ctx)
+	node, err := p.Node(ctx)
 	if err != nil {
 		return err
 	}
 	need := int64(1) // for class fsync
 	if c.Class == hongbao.DurabilityReplica {
-		need = cmp.Or(int64(c.Replicas), max(k.state.replicas.Load(), 1))
+		need = cmp.Or(int64(c.Replicas), max(p.state.replicas.Load(), 1))
 	}
 	timeout := time.Until(end)
 	short := need > 1 && c.Replicas == 0 // after a failover there may be fewer than this process remembers
 	if short {
 		timeout = min(timeout, shortWait)
 	}
-	copies, had, err := k.wait(ctx, node, c, need, timeout)
+	copies, had, err := p.wait(ctx, node, c, need, timeout)
 	if noWaitAOF(err) {
 		return checkSyncs(ctx, node)
 	}
@@ -67,10 +66,10 @@ func (k *Shard) Durable(ctx context.Context, c *DurableCall) error {
 	wanted := need
 	if c.Class == hongbao.DurabilityReplica && c.Replicas == 0 {
 		need = max(had, 1)
-		k.state.replicas.Store(need)
+		p.state.replicas.Store(need)
 	}
 	if copies < need && (short || need > wanted) {
-		if copies, _, err = k.wait(ctx, node, c, need, time.Until(end)); err != nil {
+		if copies, _, err = p.wait(ctx, node, c, need, time.Until(end)); err != nil {
 			return err
 		}
 	}
@@ -88,7 +87,7 @@ const shortWait = 100 * time.Millisecond
 
 // wait waits until the given number of replicas, or the disk, has the users' receipts. It returns how many replicas
 // have them, and the highest number of replicas that the primary has had.
-func (k *Shard) wait(ctx context.Context, node redis.UniversalClient, c *DurableCall, replicas int64,
+func (p Place) wait(ctx context.Context, node redis.UniversalClient, c *DurableCall, replicas int64,
 	timeout time.Duration) (copies, most int64, err error) {
 	ms := max(timeout.Milliseconds(), 1) // 0 would wait without limit
 	wait := []any{"WAIT", replicas, ms}
@@ -96,12 +95,12 @@ func (k *Shard) wait(ctx context.Context, node redis.UniversalClient, c *Durable
 		wait = []any{"WAITAOF", 1, 0, ms}
 	}
 	pipe := node.Pipeline()
-	touched := touch(ctx, pipe, k.Keys.Receipts(c.Campaign), c.Users...)
-	had := pipe.HMGet(ctx, k.Keys.Meta(), replicasField)
+	touched := touch(ctx, pipe, p.Keys.Receipts(p.Campaign), c.Users...)
+	had := pipe.HMGet(ctx, p.Keys.Meta(), replicasField)
 	cmd := pipe.Do(ctx, wait...)
 	_, err = pipe.Exec(ctx)
 	if err == nil || noWaitAOF(err) { // WAITAOF is the last command, so the others succeeded
-		if lacks := k.checkReceipts(c, touched.Val()); lacks != nil {
+		if lacks := p.checkReceipts(c, touched.Val()); lacks != nil {
 			return 0, 0, lacks
 		}
 	}
@@ -171,7 +170,7 @@ func checkSyncs(ctx context.Context, node redis.UniversalClient) error {
 }
 
 // checkReceipts returns an error if the reply of touch.lua lacks a receipt of the call.
-func (k *Shard) checkReceipts(c *DurableCall, reply any) error {
+func (p Place) checkReceipts(c *DurableCall, reply any) error {
 	has, err := flatten(touchScript.name, reply)
 	if err != nil {
 		return err
@@ -179,7 +178,7 @@ func (k *Shard) checkReceipts(c *DurableCall, reply any) error {
 	for i, text := range has {
 		if !hasAll(text, c.Receipts[i]) {
 			return hongbao.Outagef(hongbao.ClassUnknown, "%w: the receipt of user %s is not on %s: another server became "+
-				"the primary meanwhile", ErrNotDurable, c.Users[i], k.Keys.Meta())
+				"the primary meanwhile", ErrNotDurable, c.Users[i], p.Keys.Meta())
 		}
 	}
 	return nil

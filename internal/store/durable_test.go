@@ -31,11 +31,11 @@ func follows(t *testing.T, rdb *redis.Client) {
 // durable waits until the receipts in the answers of grabs are durable.
 func (b *bundle) durable(t *testing.T, class hongbao.Durability, answers []hongbao.Answer, users ...string) error {
 	t.Helper()
-	c := &store.DurableCall{Campaign: "rain", Class: class, Timeout: 200 * time.Millisecond, Users: users}
+	c := &store.DurableCall{Class: class, Timeout: 200 * time.Millisecond, Users: users}
 	for i := range answers {
 		c.Receipts = append(c.Receipts, answers[i].Receipts)
 	}
-	return b.k.Durable(t.Context(), c)
+	return b.k.Place("rain").Durable(t.Context(), c)
 }
 
 // The only replica hangs. A grant is not durable, whichever connection made the grab.
@@ -164,11 +164,11 @@ func TestFirstAnswerNeedsItsRegistration(t *testing.T) {
 	b.load(t, spec("rain", 10))
 	hook := &lateLeave{rdb: server.Client(t), witnesses: b.k.Keys.Witnesses()}
 	b.rdb.AddHook(hook)
-	_, err := b.k.Grab(t.Context(), call("rain", "u1/r1"), nil)
+	_, err := b.k.Place("rain").Grab(t.Context(), call("rain", "u1/r1"), nil)
 	require.True(t, hook.left)
 	require.ErrorContains(t, err, "the registration of this process is not on")
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err))
-	_, err = b.k.Grab(t.Context(), call("rain", "u1/r1"), nil)
+	_, err = b.k.Place("rain").Grab(t.Context(), call("rain", "u1/r1"), nil)
 	require.NoError(t, err)
 	list, err := b.k.Witnesses(t.Context())
 	require.NoError(t, err)

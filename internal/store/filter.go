@@ -100,7 +100,7 @@ func (p Place) askWinners(ctx context.Context, revision, cursor string) ([]strin
 
 // FilterPart is one part of a filter, for PutFilter.
 type FilterPart struct {
-	Campaign, Revision string
+	Revision string
 	// By is a token of the caller that builds the filter. A caller that puts part 0 takes over; every other caller
 	// must stop.
 	By string
@@ -112,11 +112,11 @@ type FilterPart struct {
 // FilterHead is the name of the head of a filter.
 const FilterHead = "head"
 
-// PutFilter stores a part of a filter at the campaign's home. The error is ErrNotFinal if the campaign is not open or
+// PutFilter stores a part of a filter at the place, which must be the campaign's home. The error is ErrNotFinal if the campaign is not open or
 // has a different revision. It is ErrOvertaken if this caller was not the last to put part 0.
-func (k *Shard) PutFilter(ctx context.Context, p *FilterPart) error {
-	reply, err := k.run(ctx, putFilterScript, []string{k.Keys.Campaign(p.Campaign), k.Keys.Filter(p.Campaign)},
-		[]any{p.Revision, p.By, p.Name, p.Text})
+func (p Place) PutFilter(ctx context.Context, part *FilterPart) error {
+	reply, err := p.run(ctx, putFilterScript, []string{p.Keys.Campaign(p.Campaign), p.Keys.Filter(p.Campaign)},
+		[]any{part.Revision, part.By, part.Name, part.Text})
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func (b *bundle) revision(ctx context.Context) string {
 }
 
 func filterPart(revision, name, text string) *store.FilterPart {
-	return &store.FilterPart{Campaign: "rain", Revision: revision, By: "w1", Name: name, Text: []byte(text)}
+	return &store.FilterPart{Revision: revision, By: "w1", Name: name, Text: []byte(text)}
 }
 
 // Winners returns every user who has packets and nobody else, over several calls of the script.
@@ -126,7 +126,7 @@ func TestPutFilter(t *testing.T) {
 	put := func(by, name, text string) error {
 		p := filterPart(revision, name, text)
 		p.By = by
-		return k.PutFilter(ctx, p)
+		return k.Place("rain").PutFilter(ctx, p)
 	}
 	require.ErrorIs(t, put("w1", "1", "b"), store.ErrOvertaken, "no one has begun")
 	require.NoError(t, put("w1", "0", "a"))

@@ -32,7 +32,7 @@ func TestTopUpOfAPlace(t *testing.T) {
 		t.Helper()
 		more := call("rain", users...)
 		more.Terms, more.Generation = c.Terms, generation
-		answers, err := k.Grab(ctx, more, nil)
+		answers, err := k.Place("rain").Grab(ctx, more, nil)
 		require.NoError(t, err)
 		c.Terms = more.Terms
 		return answers[0]
@@ -117,7 +117,7 @@ func TestWindowIsNotSoldOutWhilePacketsCome(t *testing.T) {
 	for g := int64(2); g <= 3; g++ {
 		c := call("rain", fmt.Sprint("u", g))
 		c.Generation = g
-		answers, err := k.Grab(t.Context(), c, nil)
+		answers, err := k.Place("rain").Grab(t.Context(), c, nil)
 		require.NoError(t, err)
 		require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
 		shows(g == 3, fmt.Sprintf("generation %d is granted", g))
@@ -135,7 +135,7 @@ func TestEmptyGenerationOfAPlace(t *testing.T) {
 	require.NoError(t, k.Announce(t.Context(), a))
 	c := call("rain", "u1")
 	c.Generation = 2
-	answers, err := k.Grab(t.Context(), c, nil)
+	answers, err := k.Place("rain").Grab(t.Context(), c, nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeRefilling, answers[0].Outcome)
 	for range 2 {
@@ -143,7 +143,7 @@ func TestEmptyGenerationOfAPlace(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, store.LoadState{State: store.StateOpen, Hash: a.Hash, Loaded: 1, Dealt: 2}, at)
 	}
-	answers, err = k.Grab(t.Context(), c, nil)
+	answers, err = k.Place("rain").Grab(t.Context(), c, nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeSoldOut, answers[0].Outcome)
 }
@@ -240,7 +240,7 @@ func TestOnePlaceOfSeveral(t *testing.T) {
 	c := call("rain", "u1/r2", "u2/r3", "u3/r4", "u1/r1")
 	now := time.Now()
 	c.TimesElsewhere = [][]time.Time{nil, {now}, {now, now}, nil}
-	answers, err := k.Grab(t.Context(), c, nil)
+	answers, err := k.Place("rain").Grab(t.Context(), c, nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeSoldOut, answers[0].Outcome)
 	require.Equal(t, granted.Receipts, answers[0].Receipts)
@@ -251,9 +251,9 @@ func TestOnePlaceOfSeveral(t *testing.T) {
 	require.Equal(t, 2, c.Terms.Places())
 
 	c.TimesElsewhere = c.TimesElsewhere[:1]
-	_, err = k.Grab(t.Context(), c, nil)
+	_, err = k.Place("rain").Grab(t.Context(), c, nil)
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	c.TimesElsewhere, c.Generation = nil, store.MaxGenerations+1
-	_, err = k.Grab(t.Context(), c, nil)
+	_, err = k.Place("rain").Grab(t.Context(), c, nil)
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 }

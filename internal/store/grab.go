@@ -19,9 +19,8 @@ var grabScript = newScript("grab", "fields").with(inline).sentOnce()
 // MaxGrabs is the most grabs that one call decides.
 const MaxGrabs = stream.MaxEntryGrants
 
-// GrabCall is one call of grab.lua: grabs of one campaign on one shard.
+// GrabCall is one call of grab.lua: grabs at one place.
 type GrabCall struct {
-	Campaign string
 	// Currency is the campaign's currency, which goes into the entry; it may be empty.
 	Currency string
 	// MaxBacklog is how many unfinished events the shard may have before grabs are answered busy. The script does not
@@ -62,7 +61,7 @@ func (e *FactsError) Error() string {
 // The caller may repeat the call after an error: a grab with a request id gets its receipt again. After *FactsError
 // the caller repeats the call with the right facts. If a day or an hour of the limits has ended since the last call,
 // Grab fetches the new terms and tries again.
-func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answer) ([]hongbao.Answer, error) {
+func (p Place) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answer) ([]hongbao.Answer, error) {
 	if len(call.Grabs) < 1 || len(call.Grabs) > MaxGrabs { // readers reject an entry with more grants
 		return nil, hongbao.Errorf(hongbao.ClassPermanent,
 			"a call of %d grabs was refused before anything was touched: want 1 to %d",
@@ -80,8 +79,8 @@ func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answ
 		call.Terms = noTerms
 	}
 	for range 3 { // the first try may get new terms, the second one only if a period has just ended
-		args := grabArgs(call, k.state.known())
-		reply, err := k.run(ctx, grabScript, grabKeys(k.Keys, call), args)
+		args := p.grabArgs(call)
+		reply, err := p.run(ctx, grabScript, p.grabKeys(call), args)
 		if errors.Is(err, ErrFrozen) {
 			return allFrozen(len(call.Grabs), answers), nil
 		}
@@ -89,11 +88,11 @@ func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answ
 			return nil, err
 		}
 		if len(reply) == 1 {
-			answers, head, err := ParseGrabReply(k.Keys.Index(), call, reply[0], answers)
+			answers, head, err := ParseGrabReply(p.Index(), call, reply[0], answers)
 			if err == nil {
-				k.state.saw(head.Epoch, head.Seq)
+				p.state.saw(head.Epoch, head.Seq)
 				noteExpiring(answers, call.Terms)
-				err = k.answer(ctx, call, answers, head.Epoch)
+				err = p.answer(ctx, call, answers, head.Epoch)
 			}
 			return answers, err
 		}
@@ -108,7 +107,7 @@ func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answ
 	}
 	return nil, hongbao.Outagef(hongbao.ClassTransient,
 		"campaign %s: the periods of its limits changed three times under way; nothing happened, "+
-			"try again", call.Campaign)
+			"try again", p.Campaign)
 }
 
 // allFrozen returns the answers to a call that a frozen shard refused.
@@ -135,13 +134,13 @@ func noteExpiring(answers []hongbao.Answer, terms *LimitPeriods) {
 	}
 }
 
-func grabKeys(k Keys, call *GrabCall) []string {
-	c := k.Campaign(call.Campaign)
+func (p Place) grabKeys(call *GrabCall) []string {
+	k, c := p.Keys, p.Keys.Campaign(p.Campaign)
 	keys := make([]string, 5, 5+len(call.Terms.byFact))
-	keys[0], keys[1], keys[2], keys[3], keys[4] = k.Meta(), k.Events(), c, k.StockOf(call.Campaign, call.Generation),
+	keys[0], keys[1], keys[2], keys[3], keys[4] = k.Meta(), k.Events(), c, k.StockOf(p.Campaign, call.Generation),
 		c+":receipts"
 	for _, limit := range call.Terms.byFact {
-		keys = append(keys, k.Counters(call.Campaign, limit.counters))
+		keys = append(keys, k.Counters(p.Campaign, limit.counters))
 	}
 	return keys
 }
@@ -150,9 +149,9 @@ func grabKeys(k Keys, call *GrabCall) []string {
 // the bound by at most one part.
 const lookAtBacklog = 1000
 
-// grabArgs returns the ARGV of grab.lua. seen is the latest event that this process has seen.
-func grabArgs(call *GrabCall, seen Sight) []any {
-	n, terms := len(call.Grabs), call.Terms
+// grabArgs returns the ARGV of grab.lua, with the latest event that this process has seen.
+func (p Place) grabArgs(call *GrabCall) []any {
+	n, terms, seen := len(call.Grabs), call.Terms, p.state.known()
 	distinct, traces := common(call.Grabs)
 	generation := byte(0)
 	if terms.walks() {
@@ -169,7 +168,7 @@ func grabArgs(call *GrabCall, seen Sight) []any {
 	}
 	head = appendNumber(head, call.MaxBacklog, 7)
 	args := make([]any, 3, 3+(3+len(terms.byFact))*n)
-	args[1], args[2] = call.Campaign+" "+cmp.Or(call.Currency, "-"), terms.revision
+	args[1], args[2] = p.Campaign+" "+cmp.Or(call.Currency, "-"), terms.revision
 	for _, g := range call.Grabs {
 		args = append(args, &g.User) // a pointer, because a string in an interface allocates
 	}

@@ -184,14 +184,14 @@ func (h *history) run(t *testing.T) {
 			n = 1 + h.r.IntN(store.MaxGrabs)
 		}
 		c := &store.GrabCall{
-			Campaign: h.m.spec.ID, MaxBacklog: h.m.maxBacklog, FactNames: strings.Join(h.m.factNames(), ","), Grabs: h.grabs(n),
+			MaxBacklog: h.m.maxBacklog, FactNames: strings.Join(h.m.factNames(), ","), Grabs: h.grabs(n),
 			Generation: h.m.newest - h.r.Int64N(h.m.newest+1)/2, TimesElsewhere: h.held(n),
 		}
 		if h.r.IntN(8) > 0 { // otherwise no terms, as in a producer's first call
 			c.Terms = h.terms
 		}
 		var err error
-		answers, err = h.k.Grab(t.Context(), c, answers)
+		answers, err = h.k.Place(h.m.spec.ID).Grab(t.Context(), c, answers)
 		require.NoError(t, err, h.name)
 		h.terms = c.Terms
 		require.Len(t, answers, n)
@@ -414,7 +414,7 @@ func TestGrabRefusesBadCalls(t *testing.T) {
 	unbounded := call("rain", "u1")
 	unbounded.MaxBacklog = -1
 	for name, c := range map[string]*store.GrabCall{"none": call("rain"), "129": call("rain", many...), "bound": unbounded} {
-		_, err := b.k.Grab(t.Context(), c, nil)
+		_, err := b.k.Place("rain").Grab(t.Context(), c, nil)
 		require.Error(t, err, name)
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), name)
 	}
@@ -429,7 +429,7 @@ func TestGrabFacts(t *testing.T) {
 	c.Limits = append(c.Limits, hongbao.Limit{By: "device", Per: hongbao.PerDay, Max: 1})
 	b.load(t, c)
 	before := b.dump(t)
-	_, err := b.k.Grab(t.Context(), call("rain", "u1"), nil)
+	_, err := b.k.Place("rain").Grab(t.Context(), call("rain", "u1"), nil)
 	var facts *store.FactsError
 	require.ErrorAs(t, err, &facts)
 	require.Equal(t, "device", facts.Names)
@@ -439,7 +439,7 @@ func TestGrabFacts(t *testing.T) {
 func TestGrabUnknownAndLoading(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	answers, err := b.k.Grab(t.Context(), call("rain", "u1", "u2"), nil)
+	answers, err := b.k.Place("rain").Grab(t.Context(), call("rain", "u1", "u2"), nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeUnknownCampaign, answers[1].Outcome)
 
@@ -450,7 +450,7 @@ func TestGrabUnknownAndLoading(t *testing.T) {
 			"packets", "1", "total", "1",
 		}})
 	require.NoError(t, err)
-	answers, err = b.k.Grab(t.Context(), call("rain", "u1"), nil)
+	answers, err = b.k.Place("rain").Grab(t.Context(), call("rain", "u1"), nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeNotStarted, answers[0].Outcome)
 }

@@ -62,7 +62,7 @@ func TestScriptsOfAnotherServer(t *testing.T) {
 			var err error
 			switch name {
 			case "grab":
-				answers, err = b.k.Grab(t.Context(), call("rain", "u8"), nil)
+				answers, err = b.k.Place("rain").Grab(t.Context(), call("rain", "u8"), nil)
 			case "receipts":
 				answers, err = b.k.Place("rain").Receipts(t.Context(), call("rain", "u1").Grabs, nil)
 			default:

@@ -34,7 +34,7 @@ func (b *bundle) bounded(t *testing.T, n int, bound int64) (granted int) {
 		c := call("rain")
 		c.MaxBacklog = bound
 		c.Grabs = append(c.Grabs, &hongbao.Grab{Campaign: "rain", User: fmt.Sprint("u", time.Now().UnixNano())})
-		answers, err := b.k.Grab(t.Context(), c, nil)
+		answers, err := b.k.Place("rain").Grab(t.Context(), c, nil)
 		require.NoError(t, err)
 		if answers[0].Outcome == hongbao.OutcomeGranted {
 			granted++

@@ -37,7 +37,7 @@ func TestPeriodsAroundClockChanges(t *testing.T) {
 		pipe.HSet(t.Context(), b.k.Keys.Receipts(c.ID), "u", strings.Join(receipts, "\n"))
 		_, err := pipe.Exec(t.Context())
 		require.NoError(t, err)
-		answers, err := b.k.Grab(t.Context(), call(c.ID, "u/new"), nil)
+		answers, err := b.k.Place(c.ID).Grab(t.Context(), call(c.ID, "u/new"), nil)
 		require.NoError(t, err)
 
 		bucket, resets := load.Bucket(p.zone, p.per, answers[0].Time.UnixMilli())
@@ -124,7 +124,7 @@ func TestCountersOfTheNextDay(t *testing.T) {
 	g.Grabs[0].Facts = map[string]string{"device": "d"}
 	grab := func(user string) hongbao.Answer {
 		g.Grabs[0].User = user
-		answers, err := b.k.Grab(t.Context(), g, nil)
+		answers, err := b.k.Place("rain").Grab(t.Context(), g, nil)
 		require.NoError(t, err)
 		return answers[0]
 	}

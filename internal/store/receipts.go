@@ -57,5 +57,5 @@ func (p Place) Receipts(ctx context.Context, grabs []*hongbao.Grab,
 		}
 		answers = append(answers, a)
 	}
-	return answers, p.answer(ctx, &GrabCall{Campaign: p.Campaign, Grabs: grabs}, answers, epoch)
+	return answers, p.answer(ctx, &GrabCall{Grabs: grabs}, answers, epoch)
 }

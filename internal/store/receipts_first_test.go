@@ -38,7 +38,7 @@ func TestWinnerGetsTheReceiptInEveryState(t *testing.T) {
 			b.load(t, c)
 			won := b.grab(t, id, "winner/r1")[0].Receipts
 			require.NoError(t, change(id))
-			answers, err := b.k.Grab(t.Context(), call(id, "winner/r2", "loser/r3", "winner"), nil)
+			answers, err := b.k.Place(id).Grab(t.Context(), call(id, "winner/r2", "loser/r3", "winner"), nil)
 			require.NoError(t, err)
 			require.Equal(t, what, answers[1].Outcome, id)
 			for _, i := range []int{0, 2} {
@@ -64,7 +64,7 @@ func TestCountersOfAPeriodLeave(t *testing.T) {
 	for i := range g.Grabs {
 		g.Grabs[i].Facts = map[string]string{"device": "d"}
 	}
-	answers, err := b.k.Grab(t.Context(), g, nil)
+	answers, err := b.k.Place("rain").Grab(t.Context(), g, nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeLimitReached, answers[2].Outcome)
 
@@ -111,7 +111,7 @@ func TestGrabOfManyReceiptsIsShort(t *testing.T) {
 	const calls = 20
 	before := processorTime(t, b.rdb)
 	for range calls {
-		answers, err := b.k.Grab(t.Context(), call("rain", users...), nil)
+		answers, err := b.k.Place("rain").Grab(t.Context(), call("rain", users...), nil)
 		require.NoError(t, err)
 		require.Equal(t, hongbao.OutcomeLimitReached, answers[0].Outcome)
 	}

@@ -30,12 +30,12 @@ type seqOfEpoch struct{ epoch, seq int64 }
 
 // remember stores the receipts of answers. New grants with consecutive seqs become one reported; earlier grants
 // become one each, unless they are in repeated.
-func (w *witness) remember(k *Shard, call *GrabCall, answers []hongbao.Answer, epoch int64) {
+func (w *witness) remember(p Place, call *GrabCall, answers []hongbao.Answer, epoch int64) {
 	now := time.Now()
 	b, first, last := w.text[:0], int64(0), int64(0)
 	flush := func() {
 		if len(b) > 0 {
-			w.add(k.store, reported{entry: string(b), epoch: epoch, first: first, last: last, at: now})
+			w.add(p.store, reported{entry: string(b), epoch: epoch, first: first, last: last, at: now})
 			b = b[:0]
 		}
 	}
@@ -43,7 +43,7 @@ func (w *witness) remember(k *Shard, call *GrabCall, answers []hongbao.Answer, e
 		a := &answers[i]
 		for j := range a.Receipts {
 			r := &a.Receipts[j]
-			if r.Shard != k.Index() || a.Time.Sub(r.Time) > rememberMost {
+			if r.Shard != p.Index() || a.Time.Sub(r.Time) > rememberMost {
 				continue // too old: no process remembers grants longer
 			}
 			fresh := a.Outcome == hongbao.OutcomeGranted && r.Time.Equal(a.Time)
@@ -54,7 +54,7 @@ func (w *witness) remember(k *Shard, call *GrabCall, answers []hongbao.Answer, e
 				flush()
 				first = r.Seq
 				b = append(b, "grant "...)
-				b = append(append(b, call.Campaign...), ' ')
+				b = append(append(b, p.Campaign...), ' ')
 				b = append(strconv.AppendInt(b, r.Seq, 10), ' ')
 				b = append(strconv.AppendInt(b, epoch, 10), ' ')
 				b = append(strconv.AppendInt(b, r.Time.UnixMilli(), 10), ' ')

@@ -16,7 +16,7 @@ func BenchmarkRememberedGrant(b *testing.B) {
 		b.Run(fmt.Sprint("grabs=", size), func(b *testing.B) {
 			k := &Shard{Keys: Keys{}, store: &Store{}, state: &state{}}
 			w := &k.state.witness
-			call := &GrabCall{Campaign: "spring-rain", Currency: "CNY", Grabs: make([]*hongbao.Grab, size)}
+			call := &GrabCall{Currency: "CNY", Grabs: make([]*hongbao.Grab, size)}
 			answers := make([]hongbao.Answer, size)
 			seq, now := int64(1_000_000), time.Now()
 			heap := func() uint64 {
@@ -33,7 +33,7 @@ func BenchmarkRememberedGrant(b *testing.B) {
 					answers[i] = hongbao.Answer{Outcome: hongbao.OutcomeGranted, Time: now, Receipts: []hongbao.Receipt{{Packet: seq, Amount: 888,
 						Seq: seq, Time: now, RequestID: call.Grabs[i].RequestID}}}
 				}
-				w.remember(k, call, answers, 1)
+				w.remember(k.Place("spring-rain"), call, answers, 1)
 			}
 			grants := int64(0)
 			for i := range w.reported {

@@ -36,7 +36,7 @@ type UserReceipts struct {
 // if Redis loses them, a recoverer asks this process. Report returns an error if a recoverer may already have opened
 // the shard without them. The caller then reads them again.
 func (h *UserReceipts) Report(ctx context.Context, user string) error {
-	call := &GrabCall{Campaign: h.Place.Campaign, Currency: h.Currency, Grabs: []*hongbao.Grab{{User: user}}}
+	call := &GrabCall{Currency: h.Currency, Grabs: []*hongbao.Grab{{User: user}}}
 	return h.Place.answer(ctx, call, []hongbao.Answer{{Time: h.at, Receipts: h.Receipts}}, h.epoch)
 }
 

@@ -304,7 +304,7 @@ func TestWithheldPacketBeforeTheWindow(t *testing.T) {
 	require.NoError(t, err)
 	require.WithinDuration(t, start, receipts["u1"][0].Time, 0)
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "from", time.Now().Add(-time.Hour).UnixMilli()).Err())
-	answers, err := b.k.Grab(t.Context(), storetest.Call("rain", "u1/r1"), nil)
+	answers, err := b.k.Place("rain").Grab(t.Context(), storetest.Call("rain", "u1/r1"), nil)
 	require.NoError(t, err)
 	require.Equal(t, firstWithheld.Number, answers[0].Receipts[0].Packet, "the user's next grab")
 }
@@ -447,7 +447,7 @@ func TestPacketsOfALostTopUpAreWithheldOnceTheyAreDealt(t *testing.T) {
 
 	c := call("rain", "u3")
 	c.Generation = 2
-	answers, err := k.Grab(ctx, c, nil)
+	answers, err := k.Place("rain").Grab(ctx, c, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 8, answers[0].Receipts[0].Packet)
 

@@ -65,42 +65,42 @@ func (l *ownRegistration) young(epoch int64, now time.Time) bool {
 // answer remembers the receipts that a call is about to return to users. epoch is the epoch of the reply. answer
 // returns an error if a recoverer may already have opened the shard without these receipts. The caller then retries
 // the grab.
-func (k *Shard) answer(ctx context.Context, call *GrabCall, answers []hongbao.Answer, epoch int64) error {
-	if may, late := k.remember(call, answers, epoch); may {
+func (p Place) answer(ctx context.Context, call *GrabCall, answers []hongbao.Answer, epoch int64) error {
+	if may, late := p.remember(call, answers, epoch); may {
 		return nil
 	} else if late {
-		return k.refuseAnswer(epoch)
+		return p.refuseAnswer(epoch)
 	}
-	w := &k.state.witness
+	w := &p.state.witness
 	if err := w.renewal.LockContext(ctx); err != nil {
 		return hongbao.Outagef(hongbao.ClassUnknown, "an answer may be one that Redis has lost: %w", err)
 	}
 	defer w.renewal.Unlock()
-	if may, _ := k.remember(call, answers, epoch); may { // true if another caller has renewed the registration
+	if may, _ := p.remember(call, answers, epoch); may { // true if another caller has renewed the registration
 		return nil
 	}
-	err := k.witness(ctx, true)
+	err := p.witness(ctx, true)
 	if err == nil {
-		err = k.copyRegistration(ctx)
+		err = p.copyRegistration(ctx)
 	}
 	if err != nil {
 		return hongbao.Outagef(hongbao.ClassUnknown, "an answer may be one that Redis has lost: %w", err)
 	}
-	if may, _ := k.remember(call, answers, epoch); may {
+	if may, _ := p.remember(call, answers, epoch); may {
 		return nil
 	}
-	return k.refuseAnswer(epoch)
+	return p.refuseAnswer(epoch)
 }
 
 // remember stores answers and reports whether they may be returned to users. For that, this process needs a young
 // registration in their epoch. late reports that a restore attempt already has this process's evidence of that epoch.
-func (k *Shard) remember(call *GrabCall, answers []hongbao.Answer, epoch int64) (may, late bool) {
-	w := &k.state.witness
+func (p Place) remember(call *GrabCall, answers []hongbao.Answer, epoch int64) (may, late bool) {
+	w := &p.state.witness
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	late = epoch < k.state.least.Load()
+	late = epoch < p.state.least.Load()
 	if may = w.registration.young(epoch, time.Now()) && !late && w.copied; may {
-		w.remember(k, call, answers, epoch)
+		w.remember(p, call, answers, epoch)
 	}
 	return may, late
 }

@@ -53,7 +53,7 @@ func (b *bundle) crowd(t *testing.T) {
 	traced := call("rain", "u1/r4", "u4/r5")
 	traced.Grabs[1].Trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	traced.Currency = "CNY"
-	_, err := b.k.Grab(t.Context(), traced, nil)
+	_, err := b.k.Place("rain").Grab(t.Context(), traced, nil)
 	require.NoError(t, err)
 	b.grab(t, "rain", "u2/r2", "u5/r6")
 }
@@ -238,7 +238,7 @@ func TestAnswerAfterAllWasSent(t *testing.T) {
 	require.Equal(t, attempt.Epoch, w[0].Sent)
 	require.NoError(t, b.rdb.HDel(t.Context(), b.k.Keys.Meta(), "frozen").Err()) // an old primary is not frozen
 	testkit.Eventually(t, 10*time.Second, func() bool {                          // until frozenFor is over
-		_, err = b.k.Grab(t.Context(), call("rain", "u2/r2"), nil)
+		_, err = b.k.Place("rain").Grab(t.Context(), call("rain", "u2/r2"), nil)
 		return err != nil
 	}, "it is not returned")
 	require.ErrorIs(t, err, store.ErrStale)

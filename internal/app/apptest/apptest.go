@@ -89,9 +89,9 @@ func Grants(t *testing.T, a *app.App, user string) {
 // GrantsOn wins a packet of campaign rain for the user on a shard.
 func GrantsOn(t *testing.T, a *app.App, k *store.Shard, user string) {
 	t.Helper()
-	call := &store.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
+	call := &store.GrabCall{MaxBacklog: 1e6,
 		Grabs: []*hongbao.Grab{{Campaign: "rain", User: user, RequestID: "r1"}}}
-	answers, err := k.Grab(t.Context(), call, nil)
+	answers, err := k.Place("rain").Grab(t.Context(), call, nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
 }

@@ -242,7 +242,7 @@ func (w *world) step(ctx context.Context, a *agent, k *walk.Walk, g *hongbao.Gra
 		return answers[0], step, nil
 	}
 	call := &store.GrabCall{
-		Campaign: w.c.ID, MaxBacklog: 1e9, Terms: a.terms[ask.Place], Grabs: []*hongbao.Grab{g}, Generation: ask.Generation,
+		MaxBacklog: 1e9, Terms: a.terms[ask.Place], Grabs: []*hongbao.Grab{g}, Generation: ask.Generation,
 	}
 	if held := k.PassedReceipts(); len(held) > 0 && w.bug != "packets on other places" {
 		call.TimesElsewhere = [][]time.Time{held}

@@ -36,7 +36,7 @@ type campaignView struct {
 }
 
 // At returns a time of the campaign for a page.
-func (v *campaignView) At(t time.Time) when { return when{t, v.Zone, v.From} }
+func (v *campaignView) At(t time.Time) when { return when{t, v.TimeZone, v.From} }
 
 // viewCampaign makes the page of a campaign. The rates are those of the last minutes.
 func viewCampaign(w *watched, audited Audited, rates []rate, every time.Duration, now time.Time) *campaignView {
@@ -54,10 +54,10 @@ func viewCampaign(w *watched, audited Audited, rates []rate, every time.Duration
 	}
 	whole := ratesOfTimeline(v.Timeline, v.Step)
 	v.peak(rates, whole)
-	if v.State == "open" && v.InRedis {
+	if v.Status == "open" && v.InRedis {
 		v.SellsOut = sellsOut(rates, v.Left)
 	}
-	if !v.LedgerUnread && v.State == "sold_out" && v.Settled == v.Packets && !v.Last.IsZero() {
+	if !v.LedgerUnread && v.Status == "sold_out" && v.Settled == v.Dealt && !v.Last.IsZero() {
 		v.SoldAfter = v.Last.Sub(v.From)
 	}
 	if v.Runs(now) || len(v.Timeline) == 0 {
@@ -143,7 +143,7 @@ type flowBar struct {
 
 // flowOf follows the grants from the win to each sink.
 func flowOf(w *watched) []flowBar {
-	share := func(n int64) float64 { return 100 * float64(n) / float64(max(w.Packets, 1)) }
+	share := func(n int64) float64 { return 100 * float64(n) / float64(max(w.Dealt, 1)) }
 	known := w.Known()
 	granted := flowBar{Name: model.Say("Granted"), Class: "granted", N: w.Granted, Share: share(w.Granted), Unread: !known}
 	ledger := flowBar{Name: model.Say("Paid"), Class: "paid", N: w.Settled, Share: share(w.Settled), Unread: w.LedgerUnread}
@@ -180,13 +180,13 @@ type lifeStep struct {
 // lifeOf returns the steps of a campaign's life.
 func lifeOf(c *model.Live, now time.Time) []lifeStep {
 	at := map[string]int{"created": 1, "loading": 1, "not_started": 2, "open": 2, "paused": 2, "frozen": 2, "sold_out": 3, "ended": 3,
-		"closed": 4, "refunded": 5}[c.State]
+		"closed": 4, "refunded": 5}[c.Status]
 	switch {
-	case c.State == "refunded" && c.Revealed:
+	case c.Status == "refunded" && c.Revealed:
 		at = 6
-	case c.State == model.Unread && !now.Before(c.To):
+	case c.Status == model.Unread && !now.Before(c.To):
 		at = 3
-	case c.State == model.Unread:
+	case c.Status == model.Unread:
 		at = 2
 	}
 	steps := []lifeStep{{Name: model.Say("Create"), At: c.Created}, {Name: model.Say("Load"), At: c.Loading}, {Name: model.Say("Rain"), At: c.From},

@@ -117,13 +117,13 @@ func endStepOf(c *model.Live) string {
 	switch {
 	case c.LedgerUnread:
 		return ""
-	case c.State == "created" && !c.LoadBegun:
+	case c.Status == "created" && !c.LoadBegun:
 		return "cancel"
-	case c.State == "closed":
+	case c.Status == "closed":
 		return "refund"
-	case c.State == "refunded":
+	case c.Status == "refunded":
 		return afterRefund(c)
-	case c.State == "created", c.State == "loading", c.State == "frozen", c.State == model.Unread:
+	case c.Status == "created", c.Status == "loading", c.Status == "frozen", c.Status == model.Unread:
 		return ""
 	}
 	return "close"

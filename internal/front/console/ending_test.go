@@ -52,7 +52,7 @@ func TestEndOfACampaign(t *testing.T) {
 	require.Contains(t, page("new"), "because the ledger can&#39;t be read")
 	f.live.LedgerUnread = false
 
-	f.live.State = model.Unread
+	f.live.Status = model.Unread
 	require.NotContains(t, page("rain"), `class="main"`)
 	require.NotContains(t, f.ask(t, "viewer", "/campaigns/new/end", nil).Body.String(), `id="cancel"`)
 	w := f.ask(t, "treasurer", "/campaigns/rain/refund", url.Values{"amount": {"2.50"}})

@@ -118,7 +118,7 @@ func (c *Console) sendFrame(out *stream, path string, who *access.Caller) error 
 
 // partial reports whether a part of a page's data could not be read. The page itself shows which part, and why.
 func partial(data any) bool {
-	unread := func(c model.Campaign) bool { return c.State == model.Unread }
+	unread := func(c model.Campaign) bool { return c.Status == model.Unread }
 	switch x := data.(type) {
 	case model.Campaigns:
 		return x.Note != nil || slices.ContainsFunc(x.List, unread)

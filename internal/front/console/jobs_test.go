@@ -111,7 +111,7 @@ func TestLasts(t *testing.T) {
 func TestRefundedIsWhatWasLeft(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
-	live := &model.Live{Campaign: model.Campaign{ID: "rain", Currency: "CNY", State: "refunded", InRedis: true, Funded: 100_000, GrantedSum: 285,
+	live := &model.Live{Campaign: model.Campaign{ID: "rain", Currency: "CNY", Status: "refunded", InRedis: true, Funded: 100_000, GrantedSum: 285,
 		LeftSum: 99_715, Left: 97, Refunded: 99_715}}
 	hero := func(live *model.Live) (string, error) {
 		var b strings.Builder
@@ -123,7 +123,7 @@ func TestRefundedIsWhatWasLeft(t *testing.T) {
 	require.Equal(t, 1, strings.Count(text, "997.15"), text)
 	require.Contains(t, text, "<dt>Refunded</dt>")
 	require.NotContains(t, text, "<dt>Left</dt>")
-	live.Refunded, live.State = 0, "closed"
+	live.Refunded, live.Status = 0, "closed"
 	text, err = hero(live)
 	require.NoError(t, err)
 	require.Contains(t, text, "<dt>Left</dt>")

@@ -15,22 +15,22 @@ func phase(f *facts) judgement {
 		return judgement{Code: code, Level: level, Say: say, Next: step{Title: title, Text: []model.Sentence{text}, Action: action,
 			Path: "/campaigns/" + f.ID + "/end", Label: label}}
 	}
-	if f.Adding > 0 {
-		return judgement{Code: "refilling", Level: levelInfo, Say: model.Say("%d packets are being added. A grab that finds none gets “try again”.", f.Adding),
+	if f.Adding() > 0 {
+		return judgement{Code: "refilling", Level: levelInfo, Say: model.Say("%d packets are being added. A grab that finds none gets “try again”.", f.Adding()),
 			Next: step{Title: model.Say("Wait"), Text: []model.Sentence{model.Say("If it does not end, repeat the top-up with the same number: it goes on where it stopped.")}}}
 	}
-	switch f.State {
+	switch f.Status {
 	case "created", "loading":
 		j := judgement{Code: "before", Level: levelWait, Say: model.Say("Not loaded yet: without a load nobody can grab at %s.", f.at(f.From)),
 			Next: step{Title: model.Say("Load the campaign"), Text: []model.Sentence{
 				model.Say("Puts the packets into Redis; users can grab from %s. After that a cancel is no longer possible, only a close.", f.at(f.From))},
-				Action: access.LoadCampaign, Path: "/campaigns/" + f.ID + "/load", Post: true, Label: model.Say("Load %d packets", f.Packets)}}
-		if f.State == "loading" {
+				Action: access.LoadCampaign, Path: "/campaigns/" + f.ID + "/load", Post: true, Label: model.Say("Load %d packets", f.Dealt)}}
+		if f.Status == "loading" {
 			j.Say = model.Say("The load has begun and is not finished: nobody can grab yet.")
 		}
 		return j
 	case "not_started":
-		j := judgement{Code: "ready", Level: levelOK, Say: model.Say("%d packets are loaded.", f.Packets),
+		j := judgement{Code: "ready", Level: levelOK, Say: model.Say("%d packets are loaded.", f.Dealt),
 			Next: step{Title: model.Say("Publish the plan hash"), Text: []model.Sentence{
 				model.Say("Put it where your users can read it, before %s. It proves later that nobody changed an amount.", f.at(f.From))}}}
 		if s := f.sink(configs.SinkBalance); s == nil || s.State != deliveries.SinkWorking {
@@ -66,7 +66,7 @@ func phase(f *facts) judgement {
 		return end("to_reveal", levelInfo, model.Say("Refunded. The seed is not public yet."), model.Say("Reveal the seed"),
 			model.Say("Then everyone can recompute every amount and compare it with the plan hash."), model.Say("End of the campaign"), access.RevealCampaign)
 	}
-	return judgement{Code: f.State, Level: levelCalm, Say: model.Say("This page does not know this state.")}
+	return judgement{Code: f.Status, Level: levelCalm, Say: model.Say("This page does not know this state.")}
 }
 
 func pausedPhase(f *facts) judgement {
@@ -103,7 +103,7 @@ func flow(f *facts, code string, next step) judgement {
 	switch {
 	case !known || f.sinks == nil || len(f.Lags) < len(f.sinks):
 		j.Level, j.Say = levelCalm, model.Say("How far the deliveries are is not known.")
-	case f.Granted == 0 && f.State == "open":
+	case f.Granted == 0 && f.Status == "open":
 		j.Say = model.Say("Users can grab. Nobody has won yet.")
 	case f.Granted == 0:
 		j.Level, j.Say = levelCalm, model.Say("Nobody won a packet.")
@@ -130,7 +130,7 @@ func (f *facts) besides(pays bool, others int64, oldest time.Duration) (more []m
 	if pays && f.unpaid() > 0 || others > 0 {
 		more = append(more, model.Say("On the way now: %d grants to the ledger, and %d to other sinks, the oldest %s.", f.unpaid(), others, oldest))
 	}
-	if a := f.Audit; a.Agrees && !a.At.IsZero() && f.State != "open" {
+	if a := f.Audit; a.Agrees && !a.At.IsZero() && f.Status != "open" {
 		more = append(more, model.Say("The audit at %s found no difference.", f.at(a.At)))
 	}
 	return more

@@ -23,10 +23,10 @@ type listed struct {
 }
 
 // At returns a time of the campaign for a page.
-func (l *listed) At(t time.Time) when { return when{At: t, zone: l.Zone} }
+func (l *listed) At(t time.Time) when { return when{At: t, zone: l.TimeZone} }
 
 // Until returns the end of the window for a page: with its date only if that differs from the first day's.
-func (l *listed) Until() when { return when{l.To, l.Zone, l.From} }
+func (l *listed) Until() when { return when{l.To, l.TimeZone, l.From} }
 
 // phasesOf divides the campaigns of a page by the phase of their life. It leaves out phases without a campaign.
 func phasesOf(list []model.Campaign, now time.Time) []phaseGroup {
@@ -37,9 +37,9 @@ func phasesOf(list []model.Campaign, now time.Time) []phaseGroup {
 		c := &list[i]
 		at := 3
 		switch {
-		case c.State == "refunded":
+		case c.Status == "refunded":
 			at = 4
-		case c.State == "created", c.State == "loading":
+		case c.Status == "created", c.Status == "loading":
 			at = 2
 		case c.Runs(now):
 			at = 0

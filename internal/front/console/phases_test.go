@@ -15,7 +15,7 @@ func TestCampaignsByPhase(t *testing.T) {
 	t.Parallel()
 	now := rainAt.Add(time.Minute)
 	at := func(id, state string, from time.Duration, samples ...model.Sample) model.Campaign {
-		return model.Campaign{ID: id, State: state, From: now.Add(from), To: now.Add(from + 10*time.Minute), Samples: samples}
+		return model.Campaign{ID: id, Status: state, From: now.Add(from), To: now.Add(from + 10*time.Minute), Samples: samples}
 	}
 	samples := []model.Sample{{At: rainAt, Granted: new(int64(10))}, {At: rainAt.Add(time.Second), Granted: new(int64(30))},
 		{At: rainAt.Add(2 * time.Second)}, {At: rainAt.Add(3 * time.Second), Granted: new(int64(70))},

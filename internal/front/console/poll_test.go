@@ -187,8 +187,8 @@ func TestAnOutageIsAGap(t *testing.T) {
 		granted, settled, answered string
 	}{
 		"ledger": {model.Live{LedgerUnread: true, Campaign: model.Campaign{Granted: 10_000}, Answers: some}, nil, line, gap, line},
-		"redis":  {model.Live{Settled: 10_000, Campaign: model.Campaign{State: model.Unread}}, nil, gap, line, gap},
-		"frozen": {model.Live{Settled: 10_000, Campaign: model.Campaign{State: "frozen"}, Answers: some}, nil, gap, line, line},
+		"redis":  {model.Live{Settled: 10_000, Campaign: model.Campaign{Status: model.Unread}}, nil, gap, line, gap},
+		"frozen": {model.Live{Settled: 10_000, Campaign: model.Campaign{Status: "frozen"}, Answers: some}, nil, gap, line, line},
 		"both":   {model.Live{}, errors.New("away"), gap, gap, gap},
 	} {
 		p, r := newPoller(time.Second, 1, zap.NewNop()), &room{}

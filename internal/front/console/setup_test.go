@@ -66,9 +66,9 @@ func (b *fakeSource) Campaign(_ context.Context, id string) (*model.Live, error)
 	case "paused":
 		live.CanPause, live.CanResume = false, true
 	case "new":
-		live.State = "created"
+		live.Status = "created"
 	case "closed", "refunded":
-		live.State, live.Revealed = id, false
+		live.Status, live.Revealed = id, false
 	default:
 		return nil, fmt.Errorf("campaign %s: %w", id, model.ErrNotFound)
 	}
@@ -166,8 +166,8 @@ func (d doer) LoadCampaign(_ context.Context, id string) (ops.Loaded, error) {
 	return ops.Loaded{}, d.do(d.who, "load %s", id)
 }
 
-func (d doer) TopUpCampaign(_ context.Context, in ops.TopUp) (*campaigns.TopUp, error) {
-	return &campaigns.TopUp{}, d.do(d.who, "top-up %s %s %d of %d to %d: %s", in.Campaign, in.ID, in.Packets, in.Total, in.Expect, in.Why)
+func (d doer) TopUpCampaign(_ context.Context, in ops.TopUp) (*model.TopUp, error) {
+	return &model.TopUp{}, d.do(d.who, "top-up %s %s %d of %d to %d: %s", in.Campaign, in.ID, in.Packets, in.Total, in.Expect, in.Why)
 }
 
 func (d doer) StartReplay(_ context.Context, in ops.Replay) (*model.ReplayReport, error) {
@@ -292,7 +292,7 @@ type fixture struct {
 func setup(t *testing.T, change func(*configs.Console, *Deps)) *fixture {
 	t.Helper()
 	f := &fixture{fakeSource: &fakeSource{live: model.Live{Campaign: model.Campaign{ID: "rain", Name: "Spring rain", Currency: "CNY",
-		State: "open", CanPause: true, Packets: 1000, Granted: 10, Left: 990, InRedis: true}}}, keys: &keys{}}
+		Status: "open", CanPause: true, Packets: 1000, Dealt: 1000, Granted: 10, Left: 990, InRedis: true}}}, keys: &keys{}}
 	f.trails.List = []model.Trail{{Packet: 3, User: "u1", Amount: "1.85 CNY",
 		Stations: []model.StoreView{{Name: model.Say("Receipt in Redis"), Present: true, Text: model.Say("Finished.")},
 			{Name: model.Say("Row of the ledger"), Text: model.Say("Not finished yet.")}}}}

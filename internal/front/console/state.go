@@ -84,7 +84,7 @@ type when struct {
 	day  time.Time // a time on this day is shown without its date
 }
 
-func (f *facts) at(t time.Time) when { return when{t, f.Zone, f.From} }
+func (f *facts) at(t time.Time) when { return when{t, f.TimeZone, f.From} }
 
 // Seen returns the time of the last sample.
 func (f *facts) seenAt() []model.Sentence {
@@ -96,16 +96,16 @@ func (f *facts) seenAt() []model.Sentence {
 
 func unreadable(f *facts) *judgement {
 	switch {
-	case f.State == model.Unread && f.Outage:
+	case f.Status == model.Unread && f.Outage:
 		return &judgement{"redis_down", levelBad, model.Say("Redis does not answer: users can't grab now."),
 			append([]model.Sentence{model.Say("Users get “try again”. Payments of earlier winners wait, and go on when Redis is back.")}, f.seenAt()...),
 			step{Title: model.Say("Bring Redis back"), Text: []model.Sentence{
 				model.Say("Start it with its data, or let its replica take over. Never start an empty one."),
 				model.Say("The campaign can't be paused or closed meanwhile.")}, Do: []string{"hongbao doctor"}}}
-	case f.State == model.Unread:
+	case f.Status == model.Unread:
 		return &judgement{"unreadable", levelBad, model.Say("Redis has data of this campaign that can't be read."), f.seenAt(),
 			step{Title: model.Say("Find out what Redis has"), Do: []string{"hongbao doctor", "hongbao audit --campaign " + f.ID}}}
-	case f.State == "frozen":
+	case f.Status == "frozen":
 		return &judgement{"frozen", levelWait, model.Say("Frozen: users get “try again”, and nobody is told “not won”."),
 			append([]model.Sentence{model.Say("Redis restarted, failed over or lost writes. Workers look what is missing and open the campaign again; payments wait until then.")}, f.seenAt()...),
 			step{Title: model.Say("Wait, up to a minute"), Text: []model.Sentence{

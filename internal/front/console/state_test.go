@@ -16,8 +16,8 @@ var rainAt = time.Date(2027, 2, 6, 12, 0, 0, 0, time.UTC)
 
 // healthy returns the facts of a campaign that rains, and whose winners are all paid.
 func healthy() *facts {
-	live := &model.Live{Campaign: model.Campaign{ID: "rain", Currency: "CNY", Zone: "Asia/Shanghai", State: "open", From: rainAt,
-		To: rainAt.Add(10 * time.Minute), Packets: 50_000, Granted: 35_148, Left: 14_852, InRedis: true}, Settled: 35_148,
+	live := &model.Live{Campaign: model.Campaign{ID: "rain", Currency: "CNY", TimeZone: "Asia/Shanghai", Status: "open", From: rainAt,
+		To: rainAt.Add(10 * time.Minute), Packets: 50_000, Dealt: 50_000, Granted: 35_148, Left: 14_852, InRedis: true}, Settled: 35_148,
 		Lags: []model.Lag{{Sink: configs.SinkBalance}, {Sink: configs.SinkKafka}}}
 	at := rainAt.Add(23 * time.Second)
 	return &facts{Live: live, now: at, read: at, every: time.Second, differs: -1, sinks: []deliveries.SinkStatus{
@@ -38,7 +38,7 @@ func sinkIs(sink string, state deliveries.SinkState, waits int64, oldest float64
 	}
 }
 
-func stateIs(state string) func(*facts) { return func(f *facts) { f.State = state } }
+func stateIs(state string) func(*facts) { return func(f *facts) { f.Status = state } }
 
 // states of a campaign, and what its page says of each.
 var judgements = map[string]struct {
@@ -55,13 +55,13 @@ var judgements = map[string]struct {
 	"before":       {stateIs("created"), "before", levelWait, "Not loaded yet: without a load nobody can grab at 20:00:00.", "Load the campaign"},
 	"half loaded":  {stateIs("loading"), "before", levelWait, "The load has begun and is not finished: nobody can grab yet.", "Load the campaign"},
 	"ready":        {stateIs("not_started"), "ready", levelOK, "50,000 packets are loaded.", "Publish the plan hash"},
-	"ready, alone": {func(f *facts) { f.State, f.sinks = "not_started", nil }, "ready", levelCalm, "50,000 packets are loaded.", "Publish the plan hash"},
+	"ready, alone": {func(f *facts) { f.Status, f.sinks = "not_started", nil }, "ready", levelCalm, "50,000 packets are loaded.", "Publish the plan hash"},
 	"paused": {func(f *facts) {
-		f.State, f.Paused = "paused", &model.Pause{By: "key:wei", Why: "wrong users", At: rainAt}
+		f.Status, f.Paused = "paused", &model.Pause{By: "key:wei", Why: "wrong users", At: rainAt}
 	}, "paused", levelWait,
 		"Paused by key:wei at 20:00:00: “wrong users”. Nobody wins, and users get “paused”.", "Resume"},
 	"frozen": {stateIs("frozen"), "frozen", levelWait, "Frozen: users get “try again”, and nobody is told “not won”.", "Wait, up to a minute"},
-	"sold out": {func(f *facts) { f.State, f.Granted, f.Settled, f.Left = "sold_out", 50_000, 50_000, 0 }, "sold_out", levelOK,
+	"sold out": {func(f *facts) { f.Status, f.Granted, f.Settled, f.Left = "sold_out", 50_000, 50_000, 0 }, "sold_out", levelOK,
 		"All 50,000 winners are paid, and nothing waits for another sink.", "Close the campaign"},
 	"window over": {stateIs("ended"), "window_over", levelWait,
 		"The window is over with 14,852 packets left. Their money stays reserved until the refund.", "Close the campaign"},
@@ -75,13 +75,13 @@ var judgements = map[string]struct {
 		"Announcements to Kafka: paused by . 2 grants wait.", "Look at the deliveries"},
 	"kafka alone": {sinkIs(configs.SinkKafka, deliveries.SinkNoWorker, 9, 3), "sink_no_worker", levelWait,
 		"Announcements to Kafka: no worker runs. 9 grants wait, the oldest 3 s.", "Look at the deliveries"},
-	"redis down": {func(f *facts) { f.State, f.Outage = model.Unread, true }, "redis_down", levelBad,
+	"redis down": {func(f *facts) { f.Status, f.Outage = model.Unread, true }, "redis_down", levelBad,
 		"Redis does not answer: users can't grab now.", "Bring Redis back"},
 	"redis broken": {stateIs(model.Unread), "unreadable", levelBad, "Redis has data of this campaign that can't be read.", "Find out what Redis has"},
 	"redis full":   {func(f *facts) { f.Full = true }, "redis_full", levelBad, "Redis is full: it refuses new grabs.", "Give Redis more memory"},
 	"ledger down": {func(f *facts) { f.LedgerUnread = true }, "ledger_down", levelBad,
 		"The ledger can't be read: payments wait for it. Grabs do not need it.", "Bring the ledger back"},
-	"refilling": {func(f *facts) { f.Adding = 5_000 }, "refilling", levelInfo, "5,000 packets are being added. A grab that finds none gets “try again”.", "Wait"},
+	"refilling": {func(f *facts) { f.Packets += 5_000 }, "refilling", levelInfo, "5,000 packets are being added. A grab that finds none gets “try again”.", "Wait"},
 	"audit": {func(f *facts) { f.Audit, f.differs = model.Verdict{Differences: 3, At: rainAt.Add(3 * time.Minute)}, 1 }, "audit", levelBad,
 		"The audit at 20:03:00 found 1 difference of this campaign.", "Look at the differences"},
 	"audit elsewhere": {func(f *facts) { f.Audit = model.Verdict{Differences: 3, At: rainAt} }, "audit", levelBad,
@@ -90,12 +90,12 @@ var judgements = map[string]struct {
 		"All 35,148 winners are paid, and nothing waits for another sink.", "Nothing to do"},
 	"sinks unknown": {func(f *facts) { f.sinks = nil }, "raining", levelCalm, "How far the deliveries are is not known.", "Nothing to do"},
 	"lags unknown":  {func(f *facts) { f.Lags = nil }, "raining", levelCalm, "How far the deliveries are is not known.", "Nothing to do"},
-	"given up": {func(f *facts) { f.State, f.Settled = "sold_out", f.Granted-3 }, "sold_out", levelWait,
+	"given up": {func(f *facts) { f.Status, f.Settled = "sold_out", f.Granted-3 }, "sold_out", levelWait,
 		"3 winners are not in the ledger, and nothing is on the way to it: perhaps dead letters or the quarantine have them.", "Close the campaign"},
 	"coupons":  {func(f *facts) { f.Currency = "" }, "raining", levelOK, "All 35,148 winners are in the ledger, and nothing waits for another sink.", "Nothing to do"},
 	"closed":   {stateIs("closed"), "to_refund", levelInfo, "Closed. What is left is not refunded yet.", "Refund"},
 	"refunded": {stateIs("refunded"), "to_reveal", levelInfo, "Refunded. The seed is not public yet.", "Reveal the seed"},
-	"complete": {func(f *facts) { f.State, f.Revealed = "refunded", true }, "complete", levelOK,
+	"complete": {func(f *facts) { f.Status, f.Revealed = "refunded", true }, "complete", levelOK,
 		"Refunded, and the seed is public: everyone can check the draw.", "Nothing to do"},
 }
 
@@ -140,8 +140,8 @@ func TestNothingOldIsGreen(t *testing.T) {
 func TestWhatCanNotBeReadIsLastSeen(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
-	f.live.State, f.live.Zone, f.live.From, f.live.To = "frozen", "Asia/Shanghai", rainAt, rainAt.Add(time.Hour)
-	f.live.Packets = 50_000
+	f.live.Status, f.live.TimeZone, f.live.From, f.live.To = "frozen", "Asia/Shanghai", rainAt, rainAt.Add(time.Hour)
+	f.live.Dealt = 50_000
 	f.live.Samples = []model.Sample{{At: rainAt.Add(20 * time.Second), Granted: new(int64(31_079))}, {At: rainAt.Add(21 * time.Second)}}
 	page := f.ask(t, "viewer", "/campaigns/rain", nil).Body.String()
 	require.Contains(t, page, `class="card hero c8 unread"`)
@@ -157,7 +157,7 @@ func TestFlowCountsTheCampaignsOwnGrants(t *testing.T) {
 	t.Parallel()
 	w := &watched{Live: &model.Live{Settled: 90, Lags: []model.Lag{{Sink: "balance", Grants: 500, Oldest: 3 * time.Second},
 		{Sink: "kafka", Grants: 700, Oldest: 7 * time.Second}, {Sink: "crm", Grants: 700}}}}
-	w.Packets, w.Granted, w.State = 200, 100, "open"
+	w.Dealt, w.Granted, w.Status = 200, 100, "open"
 	w.Sinks = []model.Finished{{Sink: "balance", Done: 90}, {Sink: "kafka", Done: 40, Dead: 2}}
 	var n, waits []int64
 	for _, bar := range flowOf(w) {
@@ -169,7 +169,7 @@ func TestFlowCountsTheCampaignsOwnGrants(t *testing.T) {
 	others, oldest := (&facts{Live: w.Live}).onTheWay()
 	require.EqualValues(t, 58+100, others, "the sentence says what the bars say")
 	require.Equal(t, 7*time.Second, oldest)
-	w.State = model.Unread
+	w.Status = model.Unread
 	for i, bar := range flowOf(w) {
 		require.Equal(t, i != 1, bar.Unread, "the ledger was read")
 	}

@@ -197,7 +197,7 @@ func TestBadSpecifications(t *testing.T) {
 	require.Empty(t, d.ledgerCampaigns())
 }
 
-func (d *desk) ledgerCampaigns() []campaigns.ListedCampaign {
+func (d *desk) ledgerCampaigns() []model.Campaign {
 	d.t.Helper()
 	var page campaigns.CampaignPage
 	d.get("viewer", "/v1/campaigns").OK(d.t, http.StatusOK, &page)

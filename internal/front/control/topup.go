@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 )
@@ -20,8 +21,8 @@ func topUpOperation() operation {
 			"yet. A worker or the campaign's load writes them to Redis. The answer is the order as the ledger recorded it. " +
 			"The field `top_ups` of the campaign shows when the packets were in Redis. Sending the same order again changes " +
 			"nothing.",
-		action: access.TopUpCampaign, body: topUpBody{}, answer: campaigns.TopUp{},
-		accepted: campaigns.TopUp{},
+		action: access.TopUpCampaign, body: topUpBody{}, answer: model.TopUp{},
+		accepted: model.TopUp{},
 		codes: []string{"amount_not_integer_minor_units", "amount_out_of_range", "specification_invalid",
 			"specification_impossible", "funded_otherwise", "order_reused", "top_up_open", "campaign_lost", "conflict"},
 		do: topUp, inTransaction: true, after: dealTopUp,
@@ -42,7 +43,7 @@ func topUp(ctx context.Context, c *call) (any, error) {
 // campaign is loaded it answers 202, too, because the load adds these packets.
 func dealTopUp(ctx context.Context, c *call, answer any) (any, error) {
 	id := c.campaign
-	var ordered campaigns.TopUp
+	var ordered model.TopUp
 	if err := json.Unmarshal(answer.(json.RawMessage), &ordered); err != nil { //nolint:forcetypeassert // see change
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/apikeys"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 )
@@ -25,7 +26,7 @@ func TestTopUp(t *testing.T) {
 			d.campaign("rain-1", 10, 1_000)
 			const path = "/v1/campaigns/rain-1/top-ups"
 			const order = `{"id":"more","packets":5,"total":700,"expect":1000,"why":"it rains so well"}`
-			var added campaigns.TopUp
+			var added model.TopUp
 			key := func(r *http.Request) { r.Header.Set("Idempotency-Key", "once") }
 			for range 2 {
 				d.post("treasurer", path, order, key).OK(t, http.StatusOK, &added)
@@ -60,7 +61,7 @@ func TestTopUp(t *testing.T) {
 			require.Len(t, shown.TopUps, 1)
 			require.Equal(t, hash, shown.TopUps[0].Hash)
 			require.Equal(t, canonical, shown.TopUps[0].Canonical)
-			require.NotNil(t, shown.TopUps[0].Dealt)
+			require.NotZero(t, shown.TopUps[0].Dealt)
 			require.Equal(t, "it rains so well", shown.TopUps[0].Why)
 			require.Contains(t, d.get("viewer", "/v1/journal").Text, `"top_up_campaign"`)
 		})

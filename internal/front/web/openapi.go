@@ -9,11 +9,13 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // Document returns the OpenAPI 3.1 document of the API, generated from the endpoints and their Go types.
 func (a *API) Document() *huma.OpenAPI {
-	schemas := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
+	schemas := huma.NewMapRegistry("#/components/schemas/", schemaName)
 	doc := &huma.OpenAPI{
 		OpenAPI:    "3.1.0",
 		Info:       &huma.Info{Title: a.Title, Version: "v1", Description: a.Description},
@@ -44,6 +46,14 @@ func (a *API) Document() *huma.OpenAPI {
 		one.Enum = append(one.Enum, code)
 	}
 	return doc
+}
+
+// schemaName returns the name of a type in the document, where Campaign is the specification of a campaign.
+func schemaName(t reflect.Type, hint string) string {
+	if t == reflect.TypeFor[model.Campaign]() {
+		return "ListedCampaign"
+	}
+	return huma.DefaultSchemaNamer(t, hint)
 }
 
 // tag returns the endpoint's group: the first part of its path after the version.

@@ -37,11 +37,11 @@ func BenchmarkMillion(b *testing.B) {
 		require.NoError(b, rdb.RPush(b.Context(), k.Keys.Stock("big"), stock...).Err())
 	}
 	for at := 0; at < n; at += 128 {
-		call := &store.GrabCall{Campaign: "big", MaxBacklog: 1e9}
+		call := &store.GrabCall{MaxBacklog: 1e9}
 		for i := at; i < min(at+128, n); i++ {
 			call.Grabs = append(call.Grabs, &hongbao.Grab{Campaign: "big", User: fmt.Sprint("user", i)})
 		}
-		_, err := k.Grab(b.Context(), call, nil)
+		_, err := k.Place("big").Grab(b.Context(), call, nil)
 		require.NoError(b, err)
 	}
 	entries, err := k.Entries(b.Context(), "-", "+")

@@ -254,7 +254,7 @@ func (w *world) pay(t *testing.T, answers []hongbao.Answer) {
 // again lets a user grab once more without a request id.
 func (w *world) again(t *testing.T, user string) hongbao.Answer {
 	t.Helper()
-	answers, err := w.shard().Grab(t.Context(), storetest.Call(id, user), nil)
+	answers, err := w.shard().Place(id).Grab(t.Context(), storetest.Call(id, user), nil)
 	require.NoError(t, err)
 	return answers[0]
 }

@@ -54,7 +54,7 @@ func TestManyRestores(t *testing.T) {
 		w.user++
 		call := storetest.Call(id, "u"+time.Now().Format("150405.000000")+"/r")
 		call.MaxBacklog = 1000
-		answers, err := w.shard().Grab(t.Context(), call, nil)
+		answers, err := w.shard().Place(id).Grab(t.Context(), call, nil)
 		require.NoError(t, err)
 		require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome, "after %d openings", i+1)
 		packet := answers[0].Receipts[0].Packet

@@ -61,7 +61,7 @@ func TestTwoQuietRestartsOfAPlace(t *testing.T) {
 	p := w.process(t)
 	p.watch(t)
 	for i, k := range places {
-		_, err := w.over(p.rdb).Shard(k.Index()).Grab(t.Context(), storetest.Call(wide, fmt.Sprintf("p%d/r", i)), nil)
+		_, err := w.over(p.rdb).Shard(k.Index()).Place(wide).Grab(t.Context(), storetest.Call(wide, fmt.Sprintf("p%d/r", i)), nil)
 		require.NoError(t, err)
 	}
 	w.looks(t, p) // the last write is later than the grants by more than the margin

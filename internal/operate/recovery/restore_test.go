@@ -47,7 +47,7 @@ func (p *process) ask(t *testing.T, users ...string) (answers []hongbao.Answer) 
 	t.Helper()
 	testkit.Eventually(t, 10*time.Second, func() (open bool) {
 		var err error
-		answers, err = p.w.over(p.rdb).Shard(0).Grab(t.Context(), storetest.Call(id, users...), nil)
+		answers, err = p.w.over(p.rdb).Shard(0).Place(id).Grab(t.Context(), storetest.Call(id, users...), nil)
 		if hongbao.IsOutage(err) { // the client has not yet noticed that the server is up again
 			return false
 		}

@@ -219,7 +219,7 @@ func (w *world) grabIn(t *testing.T, rdb redis.UniversalClient, id string, n int
 		w.user++
 		users[i] = fmt.Sprintf("u%d/r", w.user)
 	}
-	answers, err := w.over(rdb).Shard(0).Grab(t.Context(), storetest.Call(id, users...), nil)
+	answers, err := w.over(rdb).Shard(0).Place(id).Grab(t.Context(), storetest.Call(id, users...), nil)
 	require.NoError(t, err)
 	return answers
 }

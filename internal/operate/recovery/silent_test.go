@@ -153,7 +153,7 @@ func TestQuietRestartAtNight(t *testing.T) {
 	}
 	require.NotEmpty(t, w.logs.FilterMessageSnippet("no loss is known").All())
 	require.Zero(t, w.logs.FilterMessageSnippet("packets withheld").Len())
-	answers, err := w.store.Shard(0).Grab(t.Context(), storetest.Call(wide, "late/r"), nil)
+	answers, err := w.store.Shard(0).Place(wide).Grab(t.Context(), storetest.Call(wide, "late/r"), nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
 }

@@ -301,7 +301,7 @@ func TestSilentProcessAndALostTopUp(t *testing.T) {
 	w.dealsMore(t)
 	call := storetest.Call(id, "more1/r", "more2/r")
 	call.Generation = 2
-	answers, err := w.over(silent.rdb).Shard(0).Grab(t.Context(), call, nil)
+	answers, err := w.over(silent.rdb).Shard(0).Place(id).Grab(t.Context(), call, nil)
 	require.NoError(t, err)
 	unreported := map[string]hongbao.Receipt{}
 	for i, a := range answers {
@@ -343,13 +343,13 @@ func TestRestOfAPlaceIsWithheld(t *testing.T) {
 	w.looks(t, known) // the last write is later than the grants by more than the margin
 	old := w.older(t)
 	unreported := map[string]hongbao.Receipt{}
-	answers, err := w.over(silent.rdb).Shard(0).Grab(t.Context(), storetest.Call(wide, "s1/r", "s2/r", "s3/r"), nil)
+	answers, err := w.over(silent.rdb).Shard(0).Place(wide).Grab(t.Context(), storetest.Call(wide, "s1/r", "s2/r", "s3/r"), nil)
 	require.NoError(t, err)
 	for i, a := range answers {
 		require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 		unreported[fmt.Sprint(i)] = a.Receipts[0]
 	}
-	_, err = w.over(known.rdb).Shard(0).Grab(t.Context(), storetest.Call(wide, "s4/r"), nil)
+	_, err = w.over(known.rdb).Shard(0).Place(wide).Grab(t.Context(), storetest.Call(wide, "s4/r"), nil)
 	require.NoError(t, err)
 	w.restart(t, old)
 	r := w.guarded(small)

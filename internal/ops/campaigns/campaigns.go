@@ -218,7 +218,7 @@ type Shown struct {
 	Canonical string           `json:"canonical" doc:"The specification as text. The hash covers exactly these bytes, and the seed. Publish it with the hash: the reveal has the same text."`
 	Ledger    CampaignInLedger `json:"ledger" doc:"State of the campaign in the ledger."`
 	// TopUps are the generations after the first, each with the hash that commits to its draw.
-	TopUps []TopUp       `json:"top_ups,omitempty" doc:"The campaign's top-ups, in their order. Absent if there are none."`
+	TopUps []model.TopUp `json:"top_ups,omitempty" doc:"The campaign's top-ups, in their order. Absent if there are none."`
 	Redis  *store.Status `json:"redis" doc:"State of the campaign in Redis. Null if Redis does not have the campaign: it is not loaded yet, or lost."`
 	// Answers are in Redis, too, so they leave it with the campaign.
 	Answers *model.Answers `json:"answers" doc:"How all servers have answered the campaign's grabs. It counts requests to 'hongbao serve', not people. Null if Redis does not have the campaign."`

@@ -11,14 +11,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// ConsoleCampaign returns the ledger's data of a campaign.
-func ConsoleCampaign(c *ledger.StoredCampaign) model.Campaign {
+// InLedger returns the ledger's data of a campaign. The status is created or refunded; AddRedis replaces it.
+func InLedger(c *ledger.StoredCampaign) model.Campaign {
 	s := &c.Spec
-	out := model.Campaign{Zone: s.TimeZone, Sponsor: s.Sponsor, ID: s.ID, Name: s.Name, Kind: string(s.Kind), Currency: s.Currency, State: "created",
-		From: s.From, To: s.To, Packets: c.Packets, Granted: c.Grants, Funded: c.Funded, Paid: c.Granted,
-		Refunded: c.Refunded, GrantedSum: c.Granted}
+	out := model.Campaign{ID: s.ID, Name: s.Name, Kind: s.Kind, Packets: c.Packets, Currency: s.Currency, Funded: c.Funded,
+		Paid: c.Granted, Refunded: c.Refunded, State: c.State, Status: "created", From: s.From.UTC(), To: s.To.UTC(),
+		TimeZone: s.TimeZone, Codes: codesFrom(s), Sponsor: s.Sponsor, Dealt: c.Packets, Granted: c.Grants, GrantedSum: c.Granted}
 	if c.State == model.MoneyRefunded {
-		out.State = "refunded"
+		out.Status = "refunded"
 	}
 	return out
 }
@@ -28,9 +28,9 @@ func (a Campaigns) AddRedis(ctx context.Context, c *model.Campaign) {
 	err := a.readRedis(ctx, c)
 	switch {
 	case errors.Is(err, store.ErrFrozen), errors.Is(err, store.ErrLost):
-		c.State, c.Note = "frozen", new(model.Because(err, "Grabs are refused."))
+		c.Status, c.Note = "frozen", new(model.Because(err, "Grabs are refused."))
 	case err != nil:
-		c.State, c.Note = model.Unread, new(model.Because(err, "Redis could not return the state of campaign %s.", c.ID))
+		c.Status, c.Note = model.Unread, new(model.Because(err, "Redis could not return the state of campaign %s.", c.ID))
 		c.Outage = hongbao.IsOutage(err)
 	}
 }
@@ -38,7 +38,7 @@ func (a Campaigns) AddRedis(ctx context.Context, c *model.Campaign) {
 func (a Campaigns) readRedis(ctx context.Context, c *model.Campaign) error {
 	w, err := a.app.Store().Campaign(c.ID).Window(ctx)
 	if errors.Is(err, store.ErrNotInRedis) {
-		if c.State == "refunded" { // the campaign has left Redis
+		if c.Status == "refunded" { // the campaign has left Redis
 			return nil
 		}
 		if err := a.app.Store().Home(c.ID).Belongs(ctx); err != nil {
@@ -53,7 +53,7 @@ func (a Campaigns) readRedis(ctx context.Context, c *model.Campaign) error {
 	if err != nil || !there {
 		return err
 	}
-	c.InRedis, c.Packets, c.Granted, c.Left = true, st.Packets, st.Granted, st.Left
+	c.InRedis, c.Dealt, c.Granted, c.Left = true, st.Packets, st.Granted, st.Left
 	c.GrantedSum, c.LeftSum, c.Sinks = st.GrantedAmount, st.LeftAmount, st.Sinks
 	if p := st.Pause; p != nil {
 		c.Paused = &model.Pause{By: p.By, Why: p.Why, At: p.At}
@@ -65,10 +65,10 @@ func (a Campaigns) readRedis(ctx context.Context, c *model.Campaign) error {
 	if len(st.Places) > 0 && st.State == store.StateOpen { // at least one shard is open; the home may be paused or closed
 		w.State = store.StateOpen
 	}
-	if c.State = w.Status(); w.State == store.StateLoading || w.State == store.StateClosed || w.State == store.StateRefunded {
-		c.State = w.State
+	if c.Status = w.Status(); w.State == store.StateLoading || w.State == store.StateClosed || w.State == store.StateRefunded {
+		c.Status = w.State
 	}
 	c.CanResume = w.State == store.StatePaused
-	c.CanPause = w.State == store.StateOpen && c.State != string(hongbao.OutcomeEnded)
+	c.CanPause = w.State == store.StateOpen && c.Status != string(hongbao.OutcomeEnded)
 	return nil
 }

@@ -41,7 +41,7 @@ func TestWhatRedisHasIsRepeatedAfterTheWindow(t *testing.T) {
 			require.NoError(t, err)
 			_, err = Of(a).Load(t.Context(), "rain")
 			require.NoError(t, err)
-			order := TopUpOrder{Campaign: "rain", ID: "more", Packets: 5, Total: 500, Expect: 1_000,
+			order := ledger.TopUp{Campaign: "rain", ID: "more", Packets: 5, Total: 500, Expect: 1_000,
 				Decision: stream.Decision{By: "ann", Why: "it rains"}}
 			draw := ledger.TopUp{Campaign: "rain", ID: "more", Packets: 5, Total: 500, Expect: 1_000, Generation: 2,
 				Split: spec.Split, Seed: campaign.NewSeed(), Decision: order.Decision}

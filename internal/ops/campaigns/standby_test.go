@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/app/apptest"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -65,7 +66,7 @@ func TestNothingIsDealtThatTheStandbyLacks(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, found, "Redis has a campaign that the standby lacks")
 
-	_, err = Of(a).OrderTopUp(t.Context(), TopUpOrder{Campaign: "loaded", ID: "more", Packets: 2, Total: 200, Expect: 400,
+	_, err = Of(a).OrderTopUp(t.Context(), ledger.TopUp{Campaign: "loaded", ID: "more", Packets: 2, Total: 200, Expect: 400,
 		Decision: stream.Decision{By: "ann", Why: "test"}})
 	require.True(t, hongbao.IsOutage(err), "%v", err)
 	require.Equal(t, 1, count(`SELECT COUNT(*) FROM generation`), "it is visible")

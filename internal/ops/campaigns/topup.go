@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -16,46 +14,17 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
-	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/load"
 )
 
-// TopUpOrder is an order to add packets to a campaign.
-type TopUpOrder struct {
-	Campaign string
-	// ID is chosen by the caller. Repeating an order with the same ID changes nothing.
-	ID      string
-	Packets int64
-	Total   hongbao.Amount
-	// Tiers are the added packets if the campaign is split by tiers; otherwise empty.
-	Tiers []hongbao.Tier
-	// Expect must equal the campaign's present funding; otherwise the order is refused.
-	Expect hongbao.Amount
-	stream.Decision
-}
-
-// ParseTiers parses tiers in the form AMOUNTxPACKETS.
-func ParseTiers(texts []string) (list []hongbao.Tier, err error) {
-	for _, text := range texts {
-		amount, packets, _ := strings.Cut(text, "x")
-		a, errA := strconv.ParseInt(amount, 10, 64)
-		n, errN := strconv.ParseInt(packets, 10, 64)
-		if errA != nil || errN != nil || a < 1 || n < 1 {
-			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%.40q is not a tier: want AMOUNTxPACKETS, such as 200x50", text)
-		}
-		list = append(list, hongbao.Tier{Amount: hongbao.Amount(a), Packets: n})
-	}
-	return list, nil
-}
-
 // windowRest is how long a campaign's window must still be open for a top-up. A close waits for earlier top-ups, so
 // clocks that differ by less than windowRest do no harm.
 const windowRest = 5 * time.Second
 
-// draft is a checked order with a new seed, and the state of its campaign in the ledger.
+// draft is a checked and completed order, and the state of its campaign in the ledger.
 type draft struct {
 	order    ledger.TopUp
 	campaign ledger.StoredCampaign
@@ -63,7 +32,7 @@ type draft struct {
 }
 
 // same returns the top-up that the ledger has under the order's id; nil if there is none.
-func (d *draft) same() *TopUp {
+func (d *draft) same() *model.TopUp {
 	for i := range d.stored {
 		if s := &d.stored[i]; s.ID == d.order.ID {
 			has := topUpOf(&d.campaign, s)
@@ -73,32 +42,34 @@ func (d *draft) same() *TopUp {
 	return nil
 }
 
-// draft checks an order and completes it. If the ledger already has the order's id, draft skips the checks, because the
-// ledger compares the two orders itself.
-func (a Campaigns) draft(ctx context.Context, o *TopUpOrder) (*draft, error) {
+// draft checks an order and completes it with a new seed and what the campaign decides: the generation, and the split apart
+// from the order's tiers. If the ledger already has the order's id, draft skips the checks, because the ledger compares the
+// two orders itself.
+func (a Campaigns) draft(ctx context.Context, o ledger.TopUp) (*draft, error) {
 	c, stored, err := a.app.CampaignWithTopUps(ctx, o.Campaign)
 	if err != nil {
 		return nil, err
 	}
-	d := &draft{campaign: c, stored: stored, order: ledger.TopUp{Campaign: o.Campaign, ID: o.ID, Expect: o.Expect,
-		Generation: len(stored) + 2, Packets: o.Packets, Total: o.Total, Split: c.Spec.Split, Seed: campaign.NewSeed(),
-		Decision: o.Decision}}
-	if d.order.Split.Mode == hongbao.SplitTiers {
-		d.order.Split.Tiers = o.Tiers
-	} else if len(o.Tiers) > 0 {
+	tiers := o.Split.Tiers
+	o.Generation, o.Split, o.Seed = len(stored)+2, c.Spec.Split, campaign.NewSeed()
+	if o.Split.Mode == hongbao.SplitTiers {
+		o.Split.Tiers = tiers
+	} else if len(tiers) > 0 {
 		return nil, hongbao.Errorf(hongbao.ClassPermanent, "top up campaign %s: the campaign is split by mode %s, but the order "+
-			"has tiers; remove them", o.Campaign, d.order.Split.Mode)
+			"has tiers; remove them", o.Campaign, o.Split.Mode)
 	}
 	before := c.Hash
 	if n := len(stored); n > 0 {
 		before = stored[n-1].Hash
 	}
-	draw := d.order.Draw(before)
-	if d.order.Hash = draw.Commit(); d.same() != nil {
+	draw := o.Draw(before)
+	o.Hash = draw.Commit()
+	d := &draft{order: o, campaign: c, stored: stored}
+	if d.same() != nil {
 		return d, nil
 	}
 	if err = access.MaySpend(ctx, c.Spec.Sponsor, max(c.Funded, o.Expect)+o.Total); err == nil {
-		err = a.mayTopUp(ctx, &c, o)
+		err = a.mayTopUp(ctx, &c, &o)
 	}
 	if err == nil {
 		err = draw.Check(c.Spec)
@@ -110,13 +81,13 @@ func (a Campaigns) draft(ctx context.Context, o *TopUpOrder) (*draft, error) {
 }
 
 // mayTopUp makes the checks that the ledger can't make, because they depend on Redis or on the clock.
-func (a Campaigns) mayTopUp(ctx context.Context, c *ledger.StoredCampaign, o *TopUpOrder) error {
+func (a Campaigns) mayTopUp(ctx context.Context, c *ledger.StoredCampaign, o *ledger.TopUp) error {
 	in := a.app.Store().Campaign(c.Spec.ID)
 	st, found, err := in.Status(ctx)
 	if err != nil {
 		return err
 	}
-	if found && o.repeats(c, &st) { // what Redis has may be repeated at any time
+	if found && drawn(o, c, &st) { // what Redis has may be repeated at any time
 		return nil
 	}
 	if left := time.Until(c.Spec.To); left < windowRest {
@@ -135,9 +106,9 @@ func (a Campaigns) mayTopUp(ctx context.Context, c *ledger.StoredCampaign, o *To
 	return a.notLost(ctx, c.Spec.ID)
 }
 
-// repeats reports whether the order draws exactly the packets that Redis has and the ledger lacks. That is certain only
-// if all have the same amount.
-func (o *TopUpOrder) repeats(c *ledger.StoredCampaign, st *store.Status) bool {
+// drawn reports whether the order draws exactly the packets that Redis has and the ledger lacks. That is certain only if all
+// have the same amount.
+func drawn(o *ledger.TopUp, c *ledger.StoredCampaign, st *store.Status) bool {
 	return sameAmounts(c.Spec.Split.Mode, o.Packets, o.Total) &&
 		st.Packets == c.Packets+o.Packets && st.GrantedAmount+st.LeftAmount == c.Funded+o.Total
 }
@@ -158,8 +129,8 @@ func (a Campaigns) ahead(ctx context.Context, id string, packets int64) error {
 }
 
 // TryTopUp returns the result that an order would have, with the present funding as Expect. It changes nothing.
-func (a Campaigns) TryTopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
-	d, err := a.draft(ctx, &o)
+func (a Campaigns) TryTopUp(ctx context.Context, o ledger.TopUp) (*model.TopUp, error) {
+	d, err := a.draft(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -177,12 +148,12 @@ func (a Campaigns) TryTopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
 }
 
 // OrderTopUp is the first step of a top-up: one transaction of the ledger. The second step is DealTopUps.
-func (a Campaigns) OrderTopUp(ctx context.Context, o TopUpOrder) (out *TopUp, err error) {
+func (a Campaigns) OrderTopUp(ctx context.Context, o ledger.TopUp) (out *model.TopUp, err error) {
 	err = a.app.InLedger(ctx, app.About(ctx, access.TopUpCampaign, o.Campaign),
 		func(ctx context.Context, e *access.Entry) error {
 			e.Details = map[string]any{"id": o.ID, "packets": o.Packets, "total": o.Total, "expect": o.Expect, "by": o.By,
 				"why": o.Why}
-			d, err := a.draft(ctx, &o)
+			d, err := a.draft(ctx, o)
 			if err != nil {
 				return err
 			}
@@ -199,12 +170,12 @@ func (a Campaigns) OrderTopUp(ctx context.Context, o TopUpOrder) (out *TopUp, er
 
 // TopUp adds packets to a campaign and deals them. If it returns both a result and an error, the packets are ordered
 // but not yet dealt; see TopUpWaits.
-func (a Campaigns) TopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
+func (a Campaigns) TopUp(ctx context.Context, o ledger.TopUp) (*model.TopUp, error) {
 	out, err := a.OrderTopUp(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.DealTopUps(ctx, o.Campaign); err != nil && out.Dealt == nil {
+	if err := a.DealTopUps(ctx, o.Campaign); err != nil && out.Dealt.IsZero() {
 		return out, err
 	}
 	shown, err := a.shownTopUp(ctx, o.Campaign, out.Generation)
@@ -215,7 +186,7 @@ func (a Campaigns) TopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
 }
 
 // shownTopUp reads a top-up of a campaign.
-func (a Campaigns) shownTopUp(ctx context.Context, campaign string, generation int) (*TopUp, error) {
+func (a Campaigns) shownTopUp(ctx context.Context, campaign string, generation int) (*model.TopUp, error) {
 	c, stored, err := a.app.Ledger().CampaignWithTopUps(ctx, campaign)
 	if err != nil {
 		return nil, err
@@ -362,6 +333,23 @@ func (a Campaigns) dealOpenTopUps(ctx context.Context) error {
 		err = errors.Join(err, a.DealTopUps(ctx, open[i].Campaign))
 	}
 	return err
+}
+
+func topUpOf(c *ledger.StoredCampaign, s *ledger.StoredTopUp) model.TopUp {
+	return model.TopUp{Campaign: s.Campaign, ID: s.ID, Generation: s.Generation, First: s.First, Packets: s.Packets,
+		Total: s.Total, Currency: c.Spec.Currency, Funded: s.Expect + s.Total, Hash: s.Hash, By: s.By, Why: s.Why,
+		Created: s.Created, Dealt: s.Dealt}
+}
+
+// topUpsOf returns all top-ups of a campaign, with the text that the hash of each covers.
+func topUpsOf(c *ledger.StoredCampaign, stored []ledger.StoredTopUp) (list []model.TopUp) {
+	draws := ledger.Draws(c, stored)
+	for i := range stored {
+		t := topUpOf(c, &stored[i])
+		t.Canonical = string(draws[i].Canonical())
+		list = append(list, t)
+	}
+	return list
 }
 
 // disclosed returns the draws of top-ups in their published form.

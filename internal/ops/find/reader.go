@@ -71,7 +71,7 @@ func (c Reader) durable(ctx context.Context, user string, h *store.UserReceipts)
 	if h.Class == hongbao.DurabilityFast {
 		return nil
 	}
-	return c.joined.durable(ctx, h.Place, store.DurableCall{Campaign: h.Place.Campaign, Class: h.Class,
+	return c.joined.durable(ctx, h.Place, store.DurableCall{Class: h.Class,
 		Timeout: c.Config.Producer.DurabilityTimeout, Replicas: c.Config.Producer.Replicas,
 		Users: []string{user}, Receipts: [][]hongbao.Receipt{h.Receipts}})
 }

@@ -20,7 +20,7 @@ func TestReadersFailWithTheirRound(t *testing.T) {
 	key := store.Place{Campaign: "rain"} // a call on no shard panics
 	running := &wait{begun: true, done: make(chan struct{})}
 	j.last = map[store.Place]*wait{key: running}
-	call := store.DurableCall{Campaign: "rain", Class: hongbao.DurabilityReplica, Users: []string{"u"},
+	call := store.DurableCall{Class: hongbao.DurabilityReplica, Users: []string{"u"},
 		Receipts: [][]hongbao.Receipt{nil}}
 	readers := func() int {
 		j.mu.Lock()

@@ -74,17 +74,17 @@ func (t *trailSearch) explain(ctx context.Context) {
 func (t *trailSearch) campaign(ctx context.Context) error {
 	c, mine := model.Campaign{ID: t.q.Campaign}, t.app.Store().Campaign(t.q.Campaign)
 	if t.stored != nil {
-		c = campaigns.ConsoleCampaign(t.stored)
+		c = campaigns.InLedger(t.stored)
 		t.out.Terms = termsOf(&t.stored.Spec)
 	} else {
-		c.State = model.Unread
+		c.Status = model.Unread
 	}
-	defer func() { t.out.State = c.State }()
-	if c.State == string(model.MoneyRefunded) {
+	defer func() { t.out.State = c.Status }()
+	if c.State == model.MoneyRefunded {
 		return nil
 	}
 	if t.unreadAny("redis") { // do not wait for the same server again
-		c.State = model.Unread
+		c.Status = model.Unread
 		return nil
 	}
 	campaigns.Of(t.app).AddRedis(ctx, &c)

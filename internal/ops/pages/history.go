@@ -87,7 +87,7 @@ func (s *Source) sample(ctx context.Context, list []ledger.StoredCampaign, now t
 // sampleOf reads the counters of a campaign. It reads Redis first, so that a ledger that hangs delays only the ledger's
 // counter.
 func (s *Source) sampleOf(ctx context.Context, c *ledger.StoredCampaign, now time.Time) model.Sample {
-	live := model.Live{Campaign: campaigns.ConsoleCampaign(c), LedgerUnread: true}
+	live := model.Live{Campaign: campaigns.InLedger(c), LedgerUnread: true}
 	inRedis, cancel := context.WithTimeout(ctx, sampledEvery)
 	defer cancel()
 	campaigns.Of(s.App).AddRedis(inRedis, &live.Campaign)

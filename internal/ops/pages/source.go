@@ -162,10 +162,10 @@ func (s *Source) Campaigns(ctx context.Context, q model.Search) (model.Campaigns
 	var asking sync.WaitGroup
 	for i := range list {
 		asking.Go(func() {
-			out.List[i] = campaigns.ConsoleCampaign(&list[i])
+			out.List[i] = campaigns.InLedger(&list[i])
 			out.List[i].Samples = s.history.samples(list[i].Spec.ID)
 			if err := guard.Call(s.Log(), func() error { campaigns.Of(s.App).AddRedis(ctx, &out.List[i]); return nil }); err != nil {
-				out.List[i].State = model.Unread
+				out.List[i].Status = model.Unread
 			}
 		})
 	}
@@ -198,15 +198,12 @@ func (s *Source) Campaign(ctx context.Context, id string) (*model.Live, error) {
 	case !found:
 		return nil, fmt.Errorf("campaign %s: %w", id, model.ErrNotFound)
 	default:
-		out.Campaign, out.Hash, out.Split = campaigns.ConsoleCampaign(&stored), stored.Hash, stored.Spec.Split
+		out.Campaign, out.Hash, out.Split = campaigns.InLedger(&stored), stored.Hash, stored.Spec.Split
 		out.Settled, out.Revealed = stored.Grants, !stored.Revealed.IsZero()
 		out.LoadBegun, out.Loading, out.Created = !stored.Loading.IsZero(), stored.Loading, stored.Created
 	}
 	if campaigns.Of(s.App).AddRedis(ctx, &out.Campaign); out.Note != nil {
 		out.Notes = append(out.Notes, *out.Note)
-	}
-	if out.InRedis && found {
-		out.Adding = max(0, stored.Packets-out.Packets)
 	}
 	out.Full = out.InRedis && s.full(ctx)
 	if answers, err := campaigns.Of(s.App).Answers(ctx, id); err != nil {
@@ -254,7 +251,7 @@ func (s *Source) fromRedis(ctx context.Context, out *model.Live) error {
 	if errors.Is(err, store.ErrNotInRedis) {
 		return hongbao.Outagef(hongbao.ClassTransient, "campaign %s is not in Redis, and the ledger can't be read", out.ID)
 	}
-	out.Name, out.Kind, out.Currency, out.From, out.To = w.Name, w.Kind, w.Currency, w.From, w.To
+	out.Name, out.Kind, out.Currency, out.From, out.To = w.Name, hongbao.Kind(w.Kind), w.Currency, w.From, w.To
 	return err
 }
 

@@ -124,7 +124,7 @@ func (r *rain) announcedFirst(t *testing.T) {
 func (r *rain) grabs(t *testing.T, j int, generation int64) (won int, last hongbao.Outcome) {
 	t.Helper()
 	k := r.store.Places(r.spec.ID, r.spec.Places())[j]
-	call := &store.GrabCall{Campaign: r.spec.ID, MaxBacklog: 1_000_000, Generation: generation}
+	call := &store.GrabCall{MaxBacklog: 1_000_000, Generation: generation}
 	for i := 0; ; i++ {
 		call.Grabs = []*hongbao.Grab{{Campaign: r.spec.ID, User: fmt.Sprintf("u%d-%d-%d", j, generation, i)}}
 		answers, err := k.Grab(t.Context(), call, nil)

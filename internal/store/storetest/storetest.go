@@ -117,7 +117,7 @@ func Dump(t testing.TB, st *store.Store) map[string]string {
 
 // Call returns a grab call without facts. A user is given as "u1", or as "u1/request" with a request id.
 func Call(campaign string, users ...string) *store.GrabCall {
-	c := &store.GrabCall{Campaign: campaign, MaxBacklog: 1e6}
+	c := &store.GrabCall{MaxBacklog: 1e6}
 	for _, u := range users {
 		user, request, _ := strings.Cut(u, "/")
 		c.Grabs = append(c.Grabs, &hongbao.Grab{Campaign: campaign, User: user, RequestID: request})
@@ -128,7 +128,7 @@ func Call(campaign string, users ...string) *store.GrabCall {
 // Grab grabs for users on a shard in one call. Each user must be granted a packet.
 func Grab(t testing.TB, k *store.Shard, campaign string, users ...string) []hongbao.Answer {
 	t.Helper()
-	answers, err := k.Grab(t.Context(), Call(campaign, users...), nil)
+	answers, err := k.Place(campaign).Grab(t.Context(), Call(campaign, users...), nil)
 	require.NoError(t, err)
 	for i, a := range answers {
 		require.Equal(t, hongbao.OutcomeGranted, a.Outcome, users[i])

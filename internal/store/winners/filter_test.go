@@ -122,7 +122,7 @@ func TestDamagedFilter(t *testing.T) {
 // drainWide grants all packets of the first place, with many grabs per call.
 func (b *bundle) drainWide(t *testing.T) {
 	t.Helper()
-	call := &store.GrabCall{Campaign: "rain", MaxBacklog: 1e9}
+	call := &store.GrabCall{MaxBacklog: 1e9}
 	for i := 0; ; i += store.MaxGrabs {
 		call.Grabs = nil
 		for u := range store.MaxGrabs {

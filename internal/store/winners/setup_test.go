@@ -45,7 +45,7 @@ func setup(t *testing.T, places int, packets int64) *bundle {
 // drain grants all packets of a place, and returns the winners. User w wins on every place.
 func (b *bundle) drain(t *testing.T, place int) (users []string) {
 	t.Helper()
-	call := &store.GrabCall{Campaign: "rain", MaxBacklog: 1e9, Generation: 1}
+	call := &store.GrabCall{MaxBacklog: 1e9, Generation: 1}
 	for i := 0; ; i++ {
 		user := fmt.Sprintf("w%d-%d", place, i)
 		if i == 0 {

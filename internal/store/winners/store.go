@@ -15,7 +15,7 @@ import (
 // filter without it.
 func (f *Filter) Store(ctx context.Context, home store.Place) error {
 	head, body := f.encode()
-	p := store.FilterPart{Campaign: home.Campaign, Revision: f.revision, By: rand.Text()}
+	p := store.FilterPart{Revision: f.revision, By: rand.Text()}
 	for i := 0; i*partBytes < len(body); i++ {
 		p.Name, p.Text = strconv.Itoa(i), body[i*partBytes:min((i+1)*partBytes, len(body))]
 		if err := home.PutFilter(ctx, &p); err != nil {

@@ -87,7 +87,7 @@ func (d *Deployment) Close() {
 
 // Win grabs a packet for each user, in one call.
 func (d *Deployment) Win(campaign string, users ...string) {
-	call := &store.GrabCall{Campaign: campaign, MaxBacklog: 1e6}
+	call := &store.GrabCall{MaxBacklog: 1e6}
 	for _, user := range users {
 		call.Grabs = append(call.Grabs, &hongbao.Grab{Campaign: campaign, User: user})
 	}

@@ -1,4 +1,4 @@
-package campaigns
+package model
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/money"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
 // TopUp is a generation of packets that was added to a campaign, or that an order would add.
@@ -21,46 +20,22 @@ type TopUp struct {
 	// Funded is the campaign's funding after the top-up.
 	Funded hongbao.Amount `json:"funded" doc:"Amount that the sponsor has paid in after the top-up, in minor units."`
 	Hash   string         `json:"plan_hash,omitempty" doc:"Hash that commits to the draw of the added packets. Publish it. Absent in a dry run."`
-	// Canonical is the draw as Hash covers it. Only topUpsOf sets it.
+	// Canonical is the draw as Hash covers it.
 	Canonical string `json:"canonical,omitempty" doc:"The top-up as text. The hash covers exactly these bytes, and the seed. Publish it. Absent in a dry run."`
 	By        string `json:"by" doc:"Person or API key that ordered the top-up."`
 	Why       string `json:"why" doc:"The reason for the order."`
-	// Created is the time of the order. Dealt is the time when all packets were in Redis; absent before.
-	Created *time.Time `json:"created,omitempty" doc:"Time of the order."`
-	Dealt   *time.Time `json:"dealt,omitempty" doc:"Time when all packets of the top-up were in Redis. Absent before."`
-}
-
-func topUpOf(c *ledger.StoredCampaign, s *ledger.StoredTopUp) TopUp {
-	return TopUp{Campaign: s.Campaign, ID: s.ID, Generation: s.Generation, First: s.First, Packets: s.Packets,
-		Total: s.Total, Currency: c.Spec.Currency, Funded: s.Expect + s.Total, Hash: s.Hash, By: s.By, Why: s.Why,
-		Created: timeOf(s.Created), Dealt: timeOf(s.Dealt)}
-}
-
-// topUpsOf returns all top-ups of a campaign, with the text that the hash of each covers.
-func topUpsOf(c *ledger.StoredCampaign, stored []ledger.StoredTopUp) (list []TopUp) {
-	draws := ledger.Draws(c, stored)
-	for i := range stored {
-		t := topUpOf(c, &stored[i])
-		t.Canonical = string(draws[i].Canonical())
-		list = append(list, t)
-	}
-	return list
+	// Dealt is the time when all packets were in Redis; zero before.
+	Created time.Time `json:"created,omitzero" doc:"Time of the order."`
+	Dealt   time.Time `json:"dealt,omitzero" doc:"Time when all packets of the top-up were in Redis. Absent before."`
 }
 
 // Text describes a top-up for a person. If the packets wait for the campaign's load, it says what to do.
 func (t *TopUp) Text() string {
 	last := "next: hongbao campaign load " + t.Campaign
-	if t.Dealt != nil {
+	if !t.Dealt.IsZero() {
 		last = "dealt " + t.Dealt.Format(time.RFC3339)
 	}
 	return fmt.Sprintf("campaign %s has generation %d: packets %d to %d, %s; it is funded with %s\n"+
 		"plan hash %s (publish it)\n%s\n", t.Campaign, t.Generation, t.First, t.First+t.Packets-1,
 		money.Text(t.Total, t.Currency), money.Text(t.Funded, t.Currency), t.Hash, last)
-}
-
-func timeOf(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
 }
