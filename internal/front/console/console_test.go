@@ -168,7 +168,7 @@ var changes = []struct {
 	{"/campaigns/rain/refund", "/campaigns/closed/end", `id="refund"`, url.Values{"amount": {"250"}}, access.Refund, "refund rain 250 0"},
 	{"/campaigns/rain/reveal", "/campaigns/refunded/end", `id="reveal"`, url.Values{}, access.RevealCampaign, "reveal rain"},
 	{"/sinks/kafka/pause", "/sinks", `id="turn-kafka"`, url.Values{"why": {"maintenance"}}, access.PauseSink, "sink kafka true: maintenance"},
-	{"/letters/requeue", "/letters", `id="requeue"`, url.Values{"id": {"kafka/0/1-1"}, "why": {"repaired"}},
+	{"/letters/requeue", "/letters?sink=kafka", `id="requeue"`, url.Values{"id": {"kafka/0/1-1"}, "why": {"repaired"}},
 		access.RequeueLetters, "requeue [kafka/0/1-1]  false repaired"},
 	{"/letters/drop", "/letters/kafka/0/1-1", `id="drop"`, url.Values{"id": {"kafka/0/1-1"}, "why": {"a test"}},
 		access.DropLetters, "drop [kafka/0/1-1]  false a test"},

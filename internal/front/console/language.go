@@ -138,6 +138,8 @@ func (t *tongue) word(arg any) (any, error) {
 		return t.say(x)
 	case when:
 		return t.when(x), nil
+	case model.Sums:
+		return t.sums(x), nil
 	case time.Time:
 		return t.clock(x), nil
 	case time.Duration:
