@@ -234,6 +234,8 @@ func (b *browser) decides(d *deployment, g *grabber) {
 	b.open("/trail")
 	b.do(chromedp.SendKeys("#campaign", "spring-rain"), chromedp.SendKeys("#user", "after"))
 	b.press("main button")
+	require.Regexp(b.t, `^after won 1\.00 CNY at .+, paid .+, announced .+\.$`, b.text("#say-0"))
+	b.do(chromedp.Click("#stores-0 > summary"))
 	require.Equal(b.t, 6, strings.Count(b.text("main"), "there\n"), b.text("main"))
 	b.check("trail")
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/money"
 )
 
 // Sum is a sum of money in one currency.
@@ -30,6 +31,15 @@ func (s *Sums) Add(a hongbao.Amount, currency string) {
 		*s = slices.Insert(*s, i, Sum{Currency: currency})
 	}
 	(*s)[i].Amount += a
+}
+
+// String returns the sums in English.
+func (s Sums) String() string {
+	texts := make([]string, len(s))
+	for i, x := range s {
+		texts[i] = money.Text(x.Amount, x.Currency)
+	}
+	return strings.Join(texts, ", ")
 }
 
 // LetterGroup has the dead letters of one sink and class whose reasons differ only in the user and in words with digits.
