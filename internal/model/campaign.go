@@ -55,6 +55,9 @@ type Campaign struct {
 	Places []Place `json:"-"`
 }
 
+// Title is what a page shows of a campaign that it only mentions: its name and its time zone.
+type Title struct{ Name, Zone string }
+
 // Pause says who paused a campaign, why and when. Why may be empty.
 type Pause struct {
 	By, Why string

@@ -57,6 +57,12 @@ type Restored struct {
 	RestoreCounts
 }
 
+// Withheld counts the packets of a campaign that restores have withheld and about which a person can decide.
+type Withheld struct {
+	Campaign string
+	Packets  int64
+}
+
 // OpeningSteps has the duration of each step of an opening in ms, over all attempts. Witnesses and Topic run
 // concurrently.
 type OpeningSteps struct {

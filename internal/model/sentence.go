@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Sentence is a sentence that the console shows in the language of its reader. Text is the English sentence with the
@@ -29,4 +30,23 @@ func (s Sentence) String() string {
 		text = strings.TrimSuffix(text, ".") + ": " + s.Original
 	}
 	return text
+}
+
+// Instant is a time in a sentence, in a time zone. Short leaves out the day and the zone.
+type Instant struct {
+	At    time.Time
+	Zone  string
+	Short bool
+}
+
+// String returns the time in English.
+func (m Instant) String() string {
+	zone, err := time.LoadLocation(m.Zone)
+	if err != nil {
+		zone = time.UTC
+	}
+	if m.Short {
+		return m.At.In(zone).Format(time.TimeOnly)
+	}
+	return m.At.In(zone).Format(time.DateTime) + " (" + zone.String() + ")"
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/ops/find"
 )
@@ -41,6 +43,8 @@ type Why struct {
 	TimeZone string        `json:"time_zone,omitempty"`
 	Grants   []WhyGrant    `json:"grants"`
 	Unread   []find.Unread `json:"unread"`
+	// Nothing is the sentence for the console if there is no grant.
+	Nothing model.Sentence `json:"-"`
 }
 
 // CheckRead returns an error if a store could not be read. It names these stores.
@@ -58,6 +62,8 @@ type WhyGrant struct {
 	State    WhyState  `json:"state"`
 	Sentence string    `json:"sentence"`
 	Steps    []WhyStep `json:"steps"`
+	// Clauses are the parts of the sentence for the console.
+	Clauses []model.Sentence `json:"-"`
 }
 
 // WhyStep is a step of a grant. At is nil if the time of the step is unknown, or if it has not happened.
@@ -65,6 +71,10 @@ type WhyStep struct {
 	At   *time.Time `json:"at"`
 	Step string     `json:"step"`
 	Text string     `json:"text"`
+	// State, Name and Say are for the console.
+	State WhyState       `json:"-"`
+	Name  model.Sentence `json:"-"`
+	Say   model.Sentence `json:"-"`
 }
 
 // WhyState sums up a grant in a word.
@@ -81,20 +91,42 @@ const (
 
 var whyStates = []WhyState{WhyDelivered, WhyGivenUp, WhyWaiting, WhyUnknown, WhyPerson}
 
-// The words for what a sink does, and the stores of app.Unread.
-const (
-	paid, announced            = "paid", "announced"
-	inRedis, inLedger, inTopic = "redis", "ledger", "topic"
+// The stores of app.Unread.
+const inRedis, inLedger, inTopic = "redis", "ledger", "topic"
+
+// deed is what a sink does with a grant.
+type deed struct{ done, not, notYet, perhaps model.Sentence }
+
+var (
+	paid      = deed{model.Say("paid"), model.Say("not paid"), model.Say("not paid yet"), model.Say("perhaps paid")}
+	announced = deed{model.Say("announced"), model.Say("not announced"), model.Say("not announced yet"), model.Say("perhaps announced")}
 )
+
+func deliveredTo(sink string) deed {
+	return deed{model.Say("delivered to %s", sink), model.Say("not delivered to %s", sink), model.Say("not delivered to %s yet", sink),
+		model.Say("perhaps delivered to %s", sink)}
+}
 
 // part is what one sink did with a grant: the clause of the sentence, and the step.
 type part struct {
 	state  WhyState
-	clause string
+	clause model.Sentence
 	step   WhyStep
 }
 
-// Explain says in words what a user's trail shows.
+// did is the part of a sink that has delivered.
+func did(clause, name model.Sentence, at *time.Time, say model.Sentence) part {
+	return part{WhyDelivered, clause, step(WhyDelivered, at, name.String(), name, say)}
+}
+
+func step(state WhyState, at *time.Time, code string, name, say model.Sentence) WhyStep {
+	return WhyStep{at, code, say.String(), state, name, say}
+}
+
+// verbatim is a text that stays as it is in all languages.
+func verbatim(text string) model.Sentence { return model.Sentence{Text: "%s", Args: []any{text}} }
+
+// Explain says in words what a trail shows: that of a user, or that of a packet if user is empty.
 func Explain(t *find.Trail, user string) *Why {
 	e := explainer{t, time.UTC}
 	out := &Why{Campaign: t.Campaign, User: user, Grants: []WhyGrant{}, Unread: t.Unread}
@@ -107,11 +139,12 @@ func Explain(t *find.Trail, user string) *Why {
 		out.Unread = slices.DeleteFunc(slices.Clone(t.Unread), func(u find.Unread) bool { return u.Where == inLedger })
 	}
 	for i := range t.Steps {
-		out.Grants = append(out.Grants, e.grant(&t.Steps[i], user))
+		out.Grants = append(out.Grants, e.grant(&t.Steps[i], cmp.Or(user, wonIn(&t.Steps[i]).User)))
 	}
 	switch n := len(out.Grants); n {
 	case 0:
-		out.Sentence = e.nothing(user)
+		out.Nothing = e.nothing(user)
+		out.Sentence = out.Nothing.String()
 	case 1:
 		out.Sentence = out.Grants[0].Sentence
 	default:
@@ -129,10 +162,8 @@ type explainer struct {
 	zone *time.Location
 }
 
-// day formats a time with its day and its zone.
-func (e explainer) day(t time.Time) string {
-	return t.In(e.zone).Format("2006-01-02 15:04:05") + " (" + e.zone.String() + ")"
-}
+// day is a time in the campaign's zone.
+func (e explainer) day(t time.Time) model.Instant { return model.Instant{At: t, Zone: e.zone.String()} }
 
 // unreadWhy returns why a store could not be read; false if it was read.
 func (e explainer) unreadWhy(where string) (string, bool) {
@@ -188,23 +219,25 @@ func wonIn(s *find.TrailStep) *find.TrailGrant {
 // grant explains one grant.
 func (e explainer) grant(s *find.TrailStep, user string) WhyGrant {
 	g := wonIn(s)
-	prize := fmt.Sprintf("packet %d", s.Packet)
-	about := prize
+	first := model.Say("%s won packet %d at %s", user, s.Packet, e.day(g.Time))
+	about := model.Say("packet %d, event %s", s.Packet, g.Event)
 	if e.Currency != "" {
-		prize = money.Text(g.Amount, e.Currency)
-		about = prize + ", " + about
+		prize := model.Sums{{Currency: e.Currency, Amount: g.Amount}}
+		first = model.Say("%s won %s at %s", user, prize, e.day(g.Time))
+		about = model.Say("%s, packet %d, event %s", prize, s.Packet, g.Event)
 	}
-	about += ", event " + g.Event
 	if g.RequestID != "" {
-		about += ", request " + g.RequestID
+		about = model.Say("%s, request %s", about, g.RequestID)
 	}
 	if s.Receipt == nil {
-		about += "; only the ledger has it: " + e.noReceipt()
+		about = model.Say("%s; only the ledger has it: %s", about, e.noReceipt())
 	}
-	out := WhyGrant{Packet: s.Packet, State: WhyDelivered, Steps: []WhyStep{{&g.Time, "won", about}}}
-	clauses := []string{fmt.Sprintf("%s won %s at %s", user, prize, e.day(g.Time))}
+	out := WhyGrant{Packet: s.Packet, State: WhyDelivered, Clauses: []model.Sentence{first},
+		Steps: []WhyStep{step(WhyDelivered, &g.Time, "won", model.Say("won"), about)}}
+	clauses := []string{first.String()}
 	for _, p := range e.parts(s, g) {
-		clauses, out.Steps = append(clauses, p.clause), append(out.Steps, p.step)
+		out.Clauses, out.Steps = append(out.Clauses, p.clause), append(out.Steps, p.step)
+		clauses = append(clauses, p.clause.String())
 		if slices.Index(whyStates, p.state) > slices.Index(whyStates, out.State) {
 			out.State = p.state
 		}
@@ -213,11 +246,11 @@ func (e explainer) grant(s *find.TrailStep, user string) WhyGrant {
 	return out
 }
 
-func (e explainer) noReceipt() string {
+func (e explainer) noReceipt() model.Sentence {
 	if why, unread := e.unreadWhy(inRedis); unread {
-		return "Redis could not be read: " + why
+		return model.Say("Redis could not be read: %s", why)
 	}
-	return "the campaign has left Redis, or Redis lost the receipt"
+	return model.Say("the campaign has left Redis, or Redis lost the receipt")
 }
 
 // parts returns what each sink did with a grant.
@@ -227,7 +260,8 @@ func (e explainer) parts(s *find.TrailStep, g *find.TrailGrant) (list []part) {
 			list = append(list, e.paid(s, g))
 		}
 		why, _ := e.unreadWhy(inRedis)
-		return append(list, part{WhyUnknown, "the rest is not known: Redis could not be asked", WhyStep{nil, "unknown", why}})
+		return append(list, part{WhyUnknown, model.Say("the rest is not known: Redis could not be asked"),
+			step(WhyUnknown, nil, "unknown", model.Say("unknown"), verbatim(why))})
 	}
 	for i := range s.Sinks {
 		x := &s.Sinks[i]
@@ -249,48 +283,48 @@ func (e explainer) parts(s *find.TrailStep, g *find.TrailGrant) (list []part) {
 
 // paid is the payment that the ledger has booked.
 func (e explainer) paid(s *find.TrailStep, g *find.TrailGrant) part {
-	p := part{WhyDelivered, paid, WhyStep{s.Paid, paid, "booked in the ledger"}}
+	clause := paid.done
 	if s.Paid != nil {
-		p.clause += e.after(g.Time, *s.Paid)
+		clause = e.after(paid.done, g.Time, *s.Paid)
 	}
-	return p
+	return did(clause, paid.done, s.Paid, model.Say("booked in the ledger"))
 }
 
 // announced says when the topic got the record of a grant.
 func (e explainer) announced(at *find.TrailRecord, g *find.TrailGrant) part {
-	return part{WhyDelivered, announced + e.after(g.Time, at.Time), WhyStep{&at.Time, announced,
-		fmt.Sprintf("partition %d, offset %d", at.Partition, at.Offset)}}
+	return did(e.after(announced.done, g.Time, at.Time), announced.done, &at.Time,
+		model.Say("partition %d, offset %s", at.Partition, strconv.FormatInt(at.Offset, 10)))
 }
 
 // after says how long after a grant something happened.
-func (e explainer) after(granted, at time.Time) string {
+func (e explainer) after(what model.Sentence, granted, at time.Time) model.Sentence {
 	switch late := at.Sub(granted); {
 	case late < 0: // the clocks differ
-		return ""
+		return what
 	case late < 50*time.Millisecond:
-		return " at once"
+		return model.Say("%s at once", what)
 	case late < time.Minute:
-		return fmt.Sprintf(" %.1f s later", late.Seconds())
+		return model.Say("%s %s s later", what, strconv.FormatFloat(late.Seconds(), 'f', 1, 64))
 	}
-	return " at " + e.day(at)
+	return model.Say("%s at %s", what, e.day(at))
 }
 
 // unpaid says why the ledger has not booked a grant.
 func (e explainer) unpaid(s *find.TrailStep, x *find.TrailSink) part {
 	if why, unread := e.unreadWhy(inLedger); unread {
-		return unsure(paid, "the ledger could not be asked"+e.since(x), why)
+		return unsure(paid, e.since(model.Say("the ledger could not be asked"), x), verbatim(why))
 	}
 	switch q := s.Quarantine; {
 	case q != nil && q.Resolution != "":
-		return not(paid, WhyGivenUp, fmt.Sprintf("%s decided in quarantine %d: %s", q.ResolvedBy, q.ID, q.Resolution), "")
+		return not(paid, WhyGivenUp, model.Say("%s decided in quarantine %s: %s", q.ResolvedBy, strconv.FormatInt(q.ID, 10), q.Resolution), none)
 	case q != nil:
-		return not(paid, WhyPerson, "it is in quarantine: "+strings.ReplaceAll(string(q.Reason), "_", " "),
-			fmt.Sprintf("a person decides: hongbao quarantine show %d", q.ID))
+		return not(paid, WhyPerson, model.Say("it is in quarantine: %s", strings.ReplaceAll(string(q.Reason), "_", " ")),
+			model.Say("a person decides: %s", "hongbao quarantine show "+strconv.FormatInt(q.ID, 10)))
 	case s.Asking != "":
-		return not(paid, WhyWaiting, "the balance system was asked, and its answer is not known yet",
-			"worker "+s.Asking+" asks")
+		return not(paid, WhyWaiting, model.Say("the balance system was asked, and its answer is not known yet"),
+			model.Say("worker %s asks", s.Asking))
 	}
-	return e.undelivered(paid, "hongbao quarantine list --all, hongbao audit", x)
+	return e.undelivered(paid, verbatim("hongbao quarantine list --all, hongbao audit"), x)
 }
 
 // unannounced says why the topic does not have a grant's record.
@@ -299,80 +333,89 @@ func (e explainer) unannounced(x *find.TrailSink) part {
 	_, silent := e.unreadWhy(inRedis)
 	switch {
 	case !unread && x.Finished && !silent && x.Letter == "" && x.Dropped == "":
-		return part{WhyDelivered, announced, WhyStep{nil, announced,
-			"sink " + x.Sink + " has finished it, and the topic no longer has its record"}}
+		return did(announced.done, announced.done, nil, model.Say("sink %s has finished it, and the topic no longer has its record", x.Sink))
 	case !unread || x.Letter != "" || x.Dropped != "" || x.NotOwed:
-		return e.undelivered(announced, "", x)
+		return e.undelivered(announced, none, x)
 	case x.Finished && silent:
-		return unsure(announced, "neither Kafka nor Redis' dead letters could be asked", why)
+		return unsure(announced, model.Say("neither Kafka nor Redis' dead letters could be asked"), verbatim(why))
 	case x.Finished:
-		return part{WhyDelivered, announced, WhyStep{nil, announced, "sink " + x.Sink +
-			" has finished it; the topic could not be read: " + why}}
+		return did(announced.done, announced.done, nil, model.Say("sink %s has finished it; the topic could not be read: %s", x.Sink, why))
 	}
 	if x.State == deliveries.SinkPaused || x.State == deliveries.SinkNoWorker {
-		return e.undelivered(announced, "", x)
+		return e.undelivered(announced, none, x)
 	}
-	return not(announced, WhyWaiting, "Kafka could not be asked"+e.since(x), "the topic could not be read: "+why)
+	return not(announced, WhyWaiting, e.since(model.Say("Kafka could not be asked"), x), model.Say("the topic could not be read: %s", why))
 }
 
 // delivered says whether a webhook or a sink of the user's own has a grant. Only the sink's done bit shows it.
 func (e explainer) delivered(x *find.TrailSink) part {
-	what := "delivered to " + x.Sink
+	what := deliveredTo(x.Sink)
 	_, silent := e.unreadWhy(inRedis)
 	if x.Finished && !silent && x.Letter == "" && x.Dropped == "" && !x.NotOwed {
-		return part{WhyDelivered, what, WhyStep{nil, what, "the receiver has confirmed it"}}
+		return did(what.done, what.done, nil, model.Say("the receiver has confirmed it"))
 	}
-	return e.undelivered(what, "", x)
+	return e.undelivered(what, none, x)
 }
 
-// since says since when grants wait for a sink; "" if that is not known.
-func (e explainer) since(x *find.TrailSink) string {
+// since adds since when grants wait for a sink, if that is known.
+func (e explainer) since(why model.Sentence, x *find.TrailSink) model.Sentence {
 	if x.Since == nil {
-		return ""
+		return why
 	}
-	return ", and grants have waited since " + x.Since.In(e.zone).Format(time.TimeOnly)
+	return model.Say("%s, and grants have waited since %s", why, model.Instant{At: *x.Since, Zone: e.zone.String(), Short: true})
 }
 
 // undelivered says why a sink has not delivered a grant. odd are the commands that say more if the sink has finished
 // the grant all the same.
-func (e explainer) undelivered(what, odd string, x *find.TrailSink) part {
+func (e explainer) undelivered(what deed, odd model.Sentence, x *find.TrailSink) part {
 	silence, silent := e.unreadWhy(inRedis)
 	switch {
 	case x.Letter != "":
-		return not(what, WhyPerson, "it is a dead letter: "+x.Reason, "a person decides: hongbao dead show "+x.Letter)
+		return not(what, WhyPerson, model.Say("it is a dead letter: %s", x.Reason), model.Say("a person decides: %s", "hongbao dead show "+x.Letter))
 	case x.Dropped != "":
-		return not(what, WhyGivenUp, "its dead letter was dropped by "+x.Dropped, "")
+		return not(what, WhyGivenUp, model.Say("its dead letter was dropped by %s", x.Dropped), none)
 	case x.NotOwed:
-		return not(what, WhyGivenUp, "sink "+x.Sink+" does not owe it",
-			"the sink was added later, or was removed at that time")
+		return not(what, WhyGivenUp, model.Say("sink %s does not owe it", x.Sink), model.Say("the sink was added later, or was removed at that time"))
 	case x.Finished && silent:
-		return unsure(what, "Redis' dead letters could not be asked", silence)
+		return unsure(what, model.Say("Redis' dead letters could not be asked"), verbatim(silence))
 	case x.Finished:
-		return not(what, WhyPerson, "although sink "+x.Sink+" has finished it", odd)
+		return not(what, WhyPerson, model.Say("although sink %s has finished it", x.Sink), odd)
 	}
 	switch x.State {
 	case deliveries.SinkPaused:
-		return not(what, WhyWaiting, "sink "+x.Sink+" is "+x.Why, "hongbao sink resume "+x.Sink)
+		return not(what, WhyWaiting, model.Say("sink %s is %s", x.Sink, x.Why), verbatim("hongbao sink resume "+x.Sink))
 	case deliveries.SinkNoWorker:
-		return not(what, WhyWaiting, "no worker runs for sink "+x.Sink, x.Why)
+		return not(what, WhyWaiting, model.Say("no worker runs for sink %s", x.Sink), verbatim(x.Why))
 	case deliveries.SinkDown, deliveries.SinkBehind, deliveries.SinkUnread:
-		return not(what, WhyWaiting, "at sink "+x.Sink+" "+x.Why, "hongbao status, hongbao doctor")
+		return not(what, WhyWaiting, model.Say("at sink %s %s", x.Sink, x.Why), verbatim("hongbao status, hongbao doctor"))
 	case deliveries.SinkWorking:
-		return not(what, WhyWaiting, "it waits, and sink "+x.Sink+" works", "")
+		return not(what, WhyWaiting, model.Say("it waits, and sink %s works", x.Sink), none)
 	}
-	return not(what, WhyWaiting, "Redis could not be asked why", silence)
+	return not(what, WhyWaiting, model.Say("Redis could not be asked why"), verbatim(silence))
 }
 
-// not is the part of a sink that has not delivered. what is paid or announced.
-func not(what string, state WhyState, why, text string) part {
-	clause := "not " + what
-	if state == WhyWaiting {
-		clause += " yet"
+// none is an empty sentence.
+var none model.Sentence
+
+// or returns the first sentence that is not empty; none has no text.
+func or(text, why model.Sentence) model.Sentence {
+	if text.String() == "" {
+		return why
 	}
-	return part{state, clause + ": " + why, WhyStep{nil, "not " + what, cmp.Or(text, why)}}
+	return text
+}
+
+// not is the part of a sink that has not delivered.
+func not(what deed, state WhyState, why, text model.Sentence) part {
+	name := what.not
+	if state == WhyWaiting {
+		name = what.notYet
+	}
+	return part{state, model.Say("%s: %s", name, why), step(state, nil, what.not.String(), what.not, or(text, why))}
 }
 
 // unsure is the part of a sink that may have delivered.
-func unsure(what, why, text string) part {
-	return part{WhyUnknown, "perhaps " + what + ": " + why, WhyStep{nil, what + "?", cmp.Or(text, why)}}
+func unsure(what deed, why, text model.Sentence) part {
+	return part{WhyUnknown, model.Say("%s: %s", what.perhaps, why),
+		step(WhyUnknown, nil, what.done.String()+"?", what.perhaps, or(text, why))}
 }

@@ -1,66 +1,59 @@
 package ops
 
 import (
-	"fmt"
 	"strings"
 
-	"github.com/hongbao-project/hongbao/internal/base/plural"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // nothing says why a user has no grant.
-func (e explainer) nothing(user string) string {
+func (e explainer) nothing(user string) model.Sentence {
 	if e.Kept != "" {
-		return fmt.Sprintf("The grants of %s are archived: the file %s says what %s won.", e.Campaign, e.Kept, user)
+		return model.Say("The grants of %s are archived: the file %s says what %s won.", e.Campaign, string(e.Kept), user)
 	}
-	var silent []string
-	for where, name := range map[string]string{inRedis: "Redis", inLedger: "the ledger"} {
-		if _, unread := e.unreadWhy(where); unread {
-			silent = append(silent, name)
-		}
+	_, redis := e.unreadWhy(inRedis)
+	_, ledger := e.unreadWhy(inLedger)
+	switch {
+	case redis && ledger:
+		return model.Say("It is not known whether %s won in %s: neither Redis nor the ledger could be asked.", user, e.Campaign)
+	case redis:
+		return model.Say("It is not known whether %s won in %s: Redis could not be asked, and the ledger has no grant.", user, e.Campaign)
+	case ledger:
+		return model.Say("It is not known whether %s won in %s: the ledger could not be asked, and Redis has no grant.", user, e.Campaign)
+	case e.Withheld == 1:
+		return model.Say("%s has won nothing in %s: %s; 1 packet is withheld, because an unknown user may have won before Redis lost the record (%s).",
+			user, e.Campaign, e.because(), "hongbao hole list "+e.Campaign)
+	case e.Withheld > 1:
+		return model.Say("%s has won nothing in %s: %s; %d packets are withheld, because an unknown user may have won before Redis lost the record (%s).",
+			user, e.Campaign, e.because(), e.Withheld, "hongbao hole list "+e.Campaign)
 	}
-	switch len(silent) {
-	case 1:
-		other := strings.NewReplacer("Redis", "the ledger", "the ledger", "Redis").Replace(silent[0])
-		return fmt.Sprintf("It is not known whether %s won in %s: %s could not be asked, and %s has no grant.", user,
-			e.Campaign, silent[0], other)
-	case 2:
-		return fmt.Sprintf("It is not known whether %s won in %s: neither Redis nor the ledger could be asked.", user,
-			e.Campaign)
-	}
-	text := fmt.Sprintf("%s has won nothing in %s: %s", user, e.Campaign, e.because())
-	if e.Withheld > 0 {
-		text += fmt.Sprintf("; %s %s withheld, because an unknown user may have won before Redis lost the record "+
-			"(hongbao hole list %s)", plural.Of(e.Withheld, "packet"), plural.Verb(e.Withheld, "is", "are"), e.Campaign)
-	}
-	return text + "."
+	return model.Say("%s has won nothing in %s: %s.", user, e.Campaign, e.because())
 }
 
-// noRecord is why no one can say what an earlier grab of the user got.
-const noRecord = "and a refused grab leaves no record"
-
-// because says what the campaign's state means for a user without a grant.
-func (e explainer) because() string {
-	from, to := "at a time that is not known", "at a time that is not known"
+// because says what the campaign's state means for a user without a grant. A refused grab leaves no record, so no one can
+// say what an earlier grab of the user got.
+func (e explainer) because() model.Sentence {
+	from, to := model.Say("at a time that is not known"), model.Say("at a time that is not known")
 	if e.Terms != nil {
-		from, to = "at "+e.day(e.Terms.From), "at "+e.day(e.Terms.To)
+		from, to = model.Say("at %s", e.day(e.Terms.From)), model.Say("at %s", e.day(e.Terms.To))
 	}
 	switch e.State {
 	case "created":
-		return "the campaign is not loaded, so no one can win yet"
+		return model.Say("the campaign is not loaded, so no one can win yet")
 	case "loading":
-		return "the campaign is being loaded, so no one can win yet"
+		return model.Say("the campaign is being loaded, so no one can win yet")
 	case "not_started":
-		return "the campaign opens " + from
+		return model.Say("the campaign opens %s", from)
 	case "open":
-		return "the campaign is open and ends " + to + ", " + noRecord
+		return model.Say("the campaign is open and ends %s, and a refused grab leaves no record", to)
 	case "paused":
-		return "the campaign is paused (" + strings.TrimSuffix(e.Note, ".") + "), " + noRecord
+		return model.Say("the campaign is paused (%s), and a refused grab leaves no record", strings.TrimSuffix(e.Note, "."))
 	case "sold_out":
-		return "all packets are gone, " + noRecord
+		return model.Say("all packets are gone, and a refused grab leaves no record")
 	case "ended", "closed":
-		return "the campaign ended " + to + ", " + noRecord
+		return model.Say("the campaign ended %s, and a refused grab leaves no record", to)
 	case "refunded":
-		return "the campaign is over and its sponsor got back what no one won, " + noRecord
+		return model.Say("the campaign is over and its sponsor got back what no one won, and a refused grab leaves no record")
 	}
-	return "the campaign is " + e.State + " (" + e.Note + ")"
+	return model.Say("the campaign is %s (%s)", e.State, e.Note)
 }

@@ -34,6 +34,8 @@ func (c *Console) changeRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /sinks/{sink}/pause", c.allow(access.PauseSink, c.pausePage))
 	mux.Handle("POST /sinks/{sink}/pause", c.allow(access.PauseSink, c.turnSink(true)))
 	mux.Handle("POST /sinks/{sink}/resume", c.allow(access.ResumeSink, c.turnSink(false)))
+	mux.Handle("GET /letters/requeue", c.allow(access.RequeueLetters, c.confirmLetters(access.RequeueLetters)))
+	mux.Handle("GET /letters/drop", c.allow(access.DropLetters, c.confirmLetters(access.DropLetters)))
 	mux.Handle("POST /letters/requeue", c.allow(access.RequeueLetters, c.workLetters(access.RequeueLetters, model.Say("Requeue of dead letters"), model.Say("Dry run: requeue of dead letters"),
 		func(ctx context.Context, o ops.Operations, in ops.Letters) (*model.LetterReport, error) {
 			return o.RequeueLetters(ctx, ops.Requeue{Letters: in, Patience: consolePatience})

@@ -137,7 +137,9 @@ func cached(h http.Handler) http.Handler {
 // page is the data that every template gets.
 type page struct {
 	Title model.Sentence
-	Path  string
+	// Meta is below the title; it may be empty.
+	Meta model.Sentence
+	Path string
 	// Here is the address of the page, for the switch of the language. Languages are the others.
 	Here        string
 	Languages   []*tongue

@@ -75,7 +75,7 @@ func TestCookieBehindAProxy(t *testing.T) {
 func TestLongReasonIsNotLost(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
-	for _, path := range []string{"/campaigns/rain", "/letters", "/letters/kafka/0/1-1", "/quarantine/7"} {
+	for _, path := range []string{"/campaigns/rain", "/letters/requeue?all=1", "/letters/kafka/0/1-1", "/quarantine/7"} {
 		require.Regexp(t, `name="why" required maxlength="500"`, f.ask(t, "treasurer", path, nil).Body.String(), path)
 	}
 	why := strings.Repeat("红", 501)

@@ -15,6 +15,7 @@ import (
 )
 
 type journalPage struct {
+	titles
 	Campaign, Who, Since string
 	Entries              []access.Entry
 	Next                 string // path of the next page
@@ -24,7 +25,8 @@ type journalPage struct {
 func (c *Console) journal(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	q := r.URL.Query()
 	p := journalPage{Campaign: q.Get("campaign"), Who: strings.TrimSpace(q.Get("who")), Since: q.Get("since")}
-	answer := page{Title: model.Say("Journal"), Caller: who, View: &p}
+	answer := page{Title: model.Say("Journal"), Caller: who, View: &p,
+		Meta: model.Say("Actions by commands and over HTTP, with the actions that callers were denied.")}
 	since, wrong := journalSince(p.Since)
 	switch {
 	case p.Campaign != "" && hongbao.CheckCampaignID(p.Campaign) != nil:
@@ -43,6 +45,11 @@ func (c *Console) journal(w http.ResponseWriter, r *http.Request, who *access.Ca
 		return
 	}
 	p.Entries = found.Entries
+	ids := make([]string, len(p.Entries))
+	for i := range p.Entries {
+		ids[i] = p.Entries[i].Campaign
+	}
+	p.titles = c.titlesOf(r.Context(), ids...)
 	if found.Next != "" {
 		q.Set("after", string(found.Next))
 		p.Next = "/journal?" + q.Encode()

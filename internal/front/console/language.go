@@ -138,6 +138,10 @@ func (t *tongue) word(arg any) (any, error) {
 		return t.say(x)
 	case when:
 		return t.when(x), nil
+	case model.Instant:
+		return t.instant(x), nil
+	case model.Sums:
+		return t.sums(x), nil
 	case time.Time:
 		return t.clock(x), nil
 	case time.Duration:
@@ -154,6 +158,9 @@ func (t *tongue) markup(text any, args ...any) (template.HTML, error) {
 		all = make([]any, len(args))
 	}
 	for i, arg := range args {
+		if x, ok := arg.(model.Instant); ok && !x.Short {
+			arg = when{At: x.At, zone: x.Zone}
+		}
 		if at, ok := arg.(when); ok {
 			all[i] = t.at(at)
 			continue

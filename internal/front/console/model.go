@@ -21,12 +21,16 @@ type Source interface {
 	Campaigns(ctx context.Context, s model.Search) (model.Campaigns, error)
 	// Campaign returns a campaign, or ErrNotFound.
 	Campaign(ctx context.Context, id string) (*model.Live, error)
+	// Titles returns the names and time zones of campaigns by their ids, without those that are not known.
+	Titles(ctx context.Context, ids []string) map[string]model.Title
 	// Undecided counts the withheld packets of a campaign that a person can still grant or release.
 	Undecided(ctx context.Context, id string) (int64, error)
 	Sinks(ctx context.Context) ([]deliveries.SinkStatus, error)
 	// Letters returns the page of dead letters that follows the id after, and the id after which the next page
 	// begins.
 	Letters(ctx context.Context, f model.LetterFilter, after string) (page []model.Letter, next string, err error)
+	// LetterGroups groups the dead letters that a filter selects, as many as it can read.
+	LetterGroups(ctx context.Context, f model.LetterFilter) (model.LetterGroups, error)
 	// Letter returns a dead letter, or ErrNotFound.
 	Letter(ctx context.Context, id string) (model.Letter, error)
 	// Quarantine returns the page of grants in quarantine that follows the number after. If all is set, it
@@ -40,6 +44,8 @@ type Source interface {
 	Replays(ctx context.Context) ([]deliveries.ReplayState, error)
 	// Restored returns the last restores of data that Redis had lost, by shard, newest first.
 	Restored(ctx context.Context) ([]model.Restored, error)
+	// Withheld counts the withheld packets of each campaign about which a person can decide.
+	Withheld(ctx context.Context) ([]model.Withheld, error)
 	// Journal returns one page of the journal, newest entries first.
 	Journal(ctx context.Context, q access.JournalQuery) (access.JournalPage, error)
 }

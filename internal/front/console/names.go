@@ -1,6 +1,10 @@
 package console
 
 import (
+	"slices"
+	"unicode"
+	"unicode/utf8"
+
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/model"
@@ -34,6 +38,23 @@ var outcomes = map[access.Outcome]model.Sentence{
 }
 
 func (t *tongue) outcome(o access.Outcome) string { return t.named(outcomes[o], string(o)) }
+
+// action describes an action for people.
+func (t *tongue) action(a access.Action) string {
+	text := string(a)
+	switch i := slices.IndexFunc(access.Rules(), func(r access.Rule) bool { return r.Action == a }); {
+	case i >= 0:
+		text = t.printer.Sprintf(access.Rules()[i].What)
+	case a == access.LogIn:
+		text = t.printer.Sprintf(sayLogIn.Text)
+	case a == access.LogOut:
+		text = t.printer.Sprintf(sayLogOut.Text)
+	}
+	first, size := utf8.DecodeRuneInString(text)
+	return string(unicode.ToUpper(first)) + text[size:]
+}
+
+var sayLogIn, sayLogOut = model.Say("Log in"), model.Say("Log out")
 
 // answers are the words for the answers to grabs.
 var answers = map[string]model.Sentence{

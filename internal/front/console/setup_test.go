@@ -43,12 +43,18 @@ type fakeSource struct {
 	trails  model.Trails
 	// restored is the result of Restored.
 	restored []model.Restored
-	next     string // Next of the reports about letters
-	missing  int64  // of the ending of a campaign
-	settling bool
-	refunded *campaigns.Refunded
-	withheld int64
-	after    string // After of the last requeue
+	// dead are the letters of LetterGroups; nil for the one that Letter returns. moreDead is its More.
+	dead         []model.Letter
+	moreDead     bool
+	inQuarantine []model.Quarantined // the result of Quarantine; nil for the one that Quarantined returns
+	held         []model.Withheld
+	heldErr      error
+	next         string // Next of the reports about letters
+	missing      int64  // of the ending of a campaign
+	settling     bool
+	refunded     *campaigns.Refunded
+	withheld     int64
+	after        string // After of the last requeue
 }
 
 func (b *fakeSource) Campaigns(_ context.Context, s model.Search) (model.Campaigns, error) {
@@ -84,14 +90,31 @@ func (b *fakeSource) Sinks(context.Context) ([]deliveries.SinkStatus, error) {
 }
 
 func (b *fakeSource) letter() model.Letter {
-	return model.Letter{ID: "kafka/0/1-1", Sink: "kafka", Class: "permanent", Reason: "too <large>",
-		Fields: []string{"c", "rain"}, Grant: &hongbao.Grant{Campaign: "rain", Packet: 3, User: "u1", Amount: 185,
+	return model.Letter{ID: "kafka/0/1-1", Sink: "kafka", Class: "permanent", Reason: "too <large>", Seq: 1,
+		Fields: []string{"c", "1 rain"}, Grant: &hongbao.Grant{Campaign: "rain", Packet: 3, User: "u1", Amount: 185,
 			Currency: "CNY"}}
 }
 
 func (b *fakeSource) Letters(context.Context, model.LetterFilter, string) ([]model.Letter, string, error) {
 	return []model.Letter{b.letter()}, "kafka/0/1-1", nil
 }
+
+func (b *fakeSource) LetterGroups(context.Context, model.LetterFilter) (model.LetterGroups, error) {
+	list := b.dead
+	if list == nil {
+		list = []model.Letter{b.letter()}
+	}
+	return model.LetterGroups{Groups: model.GroupLetters(list), Letters: int64(len(list)), More: b.moreDead}, b.err
+}
+
+func (b *fakeSource) Titles(_ context.Context, ids []string) map[string]model.Title {
+	if slices.Contains(ids, "rain") {
+		return map[string]model.Title{"rain": {Name: "Spring rain", Zone: "Asia/Shanghai"}}
+	}
+	return nil
+}
+
+func (b *fakeSource) Withheld(context.Context) ([]model.Withheld, error) { return b.held, b.heldErr }
 
 func (b *fakeSource) Letter(_ context.Context, id string) (model.Letter, error) {
 	if id != b.letter().ID {
@@ -106,6 +129,9 @@ func (b *fakeSource) quarantined() model.Quarantined {
 }
 
 func (b *fakeSource) Quarantine(context.Context, int64, bool) ([]model.Quarantined, error) {
+	if b.inQuarantine != nil {
+		return b.inQuarantine, nil
+	}
 	return []model.Quarantined{b.quarantined()}, nil
 }
 

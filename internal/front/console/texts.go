@@ -17,8 +17,9 @@ import (
 func (t *tongue) functions() template.FuncMap {
 	return template.FuncMap{
 		"t": t.say, "h": t.markup, "code": code, "link": link, "lang": func() string { return t.Tag },
-		"money": t.money, "count": count, "ago": t.ago, "clock": t.clock, "at": t.at, "zone": t.zone, "rate": rounded, "now": time.Now, "clockOf": func(w when) string { return w.At.In(location(w.zone)).Format(time.TimeOnly) }, "icon": icon, "badge": badge, "len64": func(list []listed) int64 { return int64(len(list)) }, "phases": func(list []model.Campaign) []phaseGroup { return phasesOf(list, time.Now()) }, "lasts": t.lasts, "seconds": t.seconds,
+		"money": t.money, "sums": t.sums, "sinkName": deliveryTo, "count": count, "ago": t.ago, "clock": t.clock, "at": t.at, "zone": t.zone, "rate": rounded, "now": time.Now, "clockOf": func(w when) string { return w.At.In(location(w.zone)).Format(time.TimeOnly) }, "icon": icon, "badge": badge, "len64": func(list []listed) int64 { return int64(len(list)) }, "phases": func(list []model.Campaign) []phaseGroup { return phasesOf(list, time.Now()) }, "lasts": t.lasts, "seconds": t.seconds,
 		"state": t.state, "answer": t.answer, "reason": t.reason, "errorClass": t.errorClass, "split": t.split, "percent": percent, "bars": t.bars, "line": t.line, "class": stateClass,
+		"action": t.action, "stepClass": stepClass, "stepLevel": stepLevel,
 		"outcome": t.outcome, "outcomeClass": outcomeClass, "details": details,
 		"sub": func(a, b int64) int64 { return a - b }, "drawn": rand.Text,
 	}
@@ -42,6 +43,15 @@ func (t *tongue) money(a hongbao.Amount, currency string) string {
 	return text
 }
 
+// sums formats sums of money, one for each currency.
+func (t *tongue) sums(list model.Sums) string {
+	texts := make([]string, len(list))
+	for i, s := range list {
+		texts[i] = t.money(s.Amount, s.Currency)
+	}
+	return strings.Join(texts, ", ")
+}
+
 func (t *tongue) clock(at time.Time) string {
 	if at.IsZero() {
 		return t.printer.Sprintf(sayNever.Text)
@@ -63,6 +73,14 @@ func (t *tongue) when(w when) string {
 		day = ""
 	}
 	return local.Format(day + time.TimeOnly)
+}
+
+// instant formats a time in a sentence.
+func (t *tongue) instant(m model.Instant) string {
+	if m.Short {
+		return m.At.In(location(m.Zone)).Format(time.TimeOnly)
+	}
+	return t.when(when{At: m.At, zone: m.Zone})
 }
 
 // at is when for a page: UTC is its tooltip.

@@ -18,6 +18,8 @@ import (
 	"text/template/parse"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/base/access"
 )
 
 // Each message that a template or the Go code of the pages uses has a Chinese text, with the same arguments. The
@@ -26,8 +28,11 @@ func TestEveryMessageHasBothLanguages(t *testing.T) {
 	t.Parallel()
 	used := map[string]string{} // a message, and where it is
 	inTemplates(t, used)
-	for _, folder := range []string{".", "../../ops/pages", "../../ops/campaigns"} {
+	for _, folder := range []string{".", "../../ops/pages", "../../ops/campaigns", "../../ops"} {
 		inGo(t, folder, used)
+	}
+	for _, r := range access.Rules() {
+		used[r.What] = "the table of actions"
 	}
 	require.Greater(t, len(used), 200)
 	var chinese, ones map[string]string

@@ -70,6 +70,24 @@ func (a Losses) UndecidedHoles(ctx context.Context) (int64, error) {
 	return a.app.Store().Undecided(ctx, campaigns)
 }
 
+// UndecidedByCampaign counts the withheld packets that a person can still grant or release, of each campaign that has some.
+func (a Losses) UndecidedByCampaign(ctx context.Context) (list []model.Withheld, err error) {
+	campaigns, err := a.app.Ledger().Withholding(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range campaigns {
+		n, err := a.Undecided(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			list = append(list, model.Withheld{Campaign: id, Packets: n})
+		}
+	}
+	return list, nil
+}
+
 // Undecided counts the withheld packets of one campaign that a person can still grant or release.
 func (a Losses) Undecided(ctx context.Context, campaign string) (int64, error) {
 	return a.app.Store().Undecided(ctx, []string{campaign})

@@ -12,8 +12,17 @@ import (
 )
 
 // Letters lists dead letters.
-func (s *Source) Letters(ctx context.Context, f model.LetterFilter, after string) ([]model.Letter, string,
-	error) {
+func (s *Source) Letters(ctx context.Context, f model.LetterFilter, after string) ([]model.Letter, string, error) {
+	return s.letters(ctx, f, after, model.PageLen)
+}
+
+// LetterGroups groups the first model.MaxLetters of the dead letters that a filter selects.
+func (s *Source) LetterGroups(ctx context.Context, f model.LetterFilter) (model.LetterGroups, error) {
+	list, next, err := s.letters(ctx, f, "", model.MaxLetters)
+	return model.LetterGroups{Groups: model.GroupLetters(list), Letters: int64(len(list)), More: next != ""}, err
+}
+
+func (s *Source) letters(ctx context.Context, f model.LetterFilter, after string, limit int) ([]model.Letter, string, error) {
 	in := deadletter.Filter{Campaign: f.Campaign, Class: f.Class, User: f.User, Reason: f.Reason, From: f.From, To: f.To}
 	if f.Sink != "" {
 		in.Sinks = []string{f.Sink}
@@ -21,7 +30,7 @@ func (s *Source) Letters(ctx context.Context, f model.LetterFilter, after string
 	if err := s.CheckSinks("sink", in.Sinks...); err != nil {
 		return nil, "", hongbao.Errorf(hongbao.ClassPermanent, "%w", err)
 	}
-	p, err := deliveries.Of(s.App).ListLetters(ctx, in, after, model.PageLen)
+	p, err := deliveries.Of(s.App).ListLetters(ctx, in, after, limit)
 	return p.Letters, string(p.Next), err
 }
 

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
@@ -228,6 +230,26 @@ func (s *Source) Campaign(ctx context.Context, id string) (*model.Live, error) {
 	return out, nil
 }
 
+// Titles returns the names and time zones of campaigns. It leaves out those that the ledger does not have, and all of them
+// while it can't be read.
+func (s *Source) Titles(ctx context.Context, ids []string) map[string]model.Title {
+	if len(ids) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, consoleLedgerTime)
+	defer cancel()
+	list, err := s.Ledger().NewestCampaigns(ctx, ledger.CampaignSearch{Scope: ids, Limit: len(ids)})
+	if err != nil {
+		s.Log().Info("the names of campaigns for a page of the console could not be read", zap.Error(err))
+	}
+	titles := make(map[string]model.Title, len(list))
+	for i := range list {
+		c := &list[i].Spec
+		titles[c.ID] = model.Title{Name: c.Name, Zone: c.TimeZone}
+	}
+	return titles
+}
+
 // full reports whether a Redis server has used all memory that it may use. It asks at most once every fullTime. If a
 // server does not tell, it is not full.
 func (s *Source) full(ctx context.Context) bool {
@@ -301,4 +323,9 @@ func (s *Source) Undecided(ctx context.Context, id string) (int64, error) {
 // Restored returns the last restores of data that Redis had lost, by shard, newest first.
 func (s *Source) Restored(ctx context.Context) ([]model.Restored, error) {
 	return losses.Of(s.App).Restored(ctx)
+}
+
+// Withheld counts the withheld packets of each campaign about which a person can decide.
+func (s *Source) Withheld(ctx context.Context) ([]model.Withheld, error) {
+	return losses.Of(s.App).UndecidedByCampaign(ctx)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/find"
 )
 
@@ -21,8 +22,21 @@ func (s *Source) Trail(ctx context.Context, q model.Question) (out model.Trails,
 		unread[u.Where] = true
 		out.Notes = append(out.Notes, model.Sentence{Text: "%s could not be read.", Args: []any{u.Where}, Original: u.Why})
 	}
+	why := ops.Explain(t, q.User)
+	if out.Zone = why.TimeZone; q.User != "" {
+		out.Nothing = why.Nothing
+	}
 	for i := range t.Steps {
-		out.List = append(out.List, s.describe(&t.Steps[i], t.Currency, unread))
+		x := s.describe(&t.Steps[i], t.Currency, unread)
+		x.Clauses = why.Grants[i].Clauses
+		for _, step := range why.Grants[i].Steps {
+			y := model.TrailStep{State: string(step.State), Name: step.Name, Text: step.Say}
+			if step.At != nil {
+				y.At = *step.At
+			}
+			x.Steps = append(x.Steps, y)
+		}
+		out.List = append(out.List, x)
 	}
 	return out, nil
 }
