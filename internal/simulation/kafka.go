@@ -206,6 +206,7 @@ func (w *world) brokerDown(ctx context.Context, d *Deed) error {
 		return nil
 	}
 	w.net.down(addr, true)
+	defer w.net.down(addr, false)
 	w.lead(n + 1)
 	err := sleep(ctx, d.For)
 	if _, _, failed := w.kafka.AddNode(int32(n), kafkaPort+n); failed != nil {

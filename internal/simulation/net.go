@@ -27,6 +27,7 @@ type Net struct {
 	applied []Fault
 	failed  []error // of scripts
 	servers map[string]*server
+	outages map[string]int // by address: how many deeds keep the server down
 	conns   map[*pair]struct{}
 	dials   int
 	seen    map[Point]int // N is 0: how many requests there were
@@ -38,11 +39,11 @@ type server struct {
 	name   string
 	wire   func() wire
 	accept func(net.Conn)
-	down   bool
+	down   bool // for good
 }
 
 func newNet(seed uint64, how chooser, cover *Coverage, trace io.Writer) *Net {
-	return &Net{seed: seed, chooser: how, cover: cover, trace: trace, servers: map[string]*server{},
+	return &Net{seed: seed, chooser: how, cover: cover, trace: trace, servers: map[string]*server{}, outages: map[string]int{},
 		conns: map[*pair]struct{}{}, seen: map[Point]int{}, scripts: newScripts()}
 }
 
@@ -50,7 +51,8 @@ func newNet(seed uint64, how chooser, cover *Coverage, trace io.Writer) *Net {
 func (n *Net) end() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.trace, n.cover, n.chooser, n.applied, n.servers, n.conns, n.seen, n.scripts = nil, nil, nil, nil, nil, nil, nil, nil
+	n.trace, n.cover, n.chooser, n.applied, n.servers, n.outages, n.conns = nil, nil, nil, nil, nil, nil, nil
+	n.seen, n.scripts = nil, nil
 }
 
 // serve registers a server.
@@ -67,16 +69,19 @@ func (n *Net) setFaulty(faulty bool) {
 	n.faulty = faulty
 }
 
-// down takes a server down or up. Going down breaks its connections.
+// down begins an outage of a server, which breaks its connections, or ends one. A server is up once all of its outages
+// have ended.
 func (n *Net) down(addr string, down bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.servers[addr].down = down
-	if down {
-		for p := range n.conns {
-			if p.addr == addr {
-				p.reset(true)
-			}
+	if !down {
+		n.outages[addr]--
+		return
+	}
+	n.outages[addr]++
+	for p := range n.conns {
+		if p.addr == addr {
+			p.reset(true)
 		}
 	}
 }
@@ -121,7 +126,7 @@ func (n *Net) faults() []Fault {
 func (n *Net) dial(ctx context.Context, p *Proc, addr string) (net.Conn, error) {
 	n.mu.Lock()
 	s := n.servers[addr]
-	refused := s == nil || s.down || p.dead
+	refused := s == nil || s.down || n.outages[addr] > 0 || p.dead
 	if refused || p.apart[addr] {
 		n.mu.Unlock()
 		if !refused {
