@@ -26,7 +26,7 @@ func TestEveryMessageHasBothLanguages(t *testing.T) {
 	t.Parallel()
 	used := map[string]string{} // a message, and where it is
 	inTemplates(t, used)
-	for _, folder := range []string{".", "../../ops/pages", "../../ops/campaigns"} {
+	for _, folder := range []string{".", "../../ops/pages", "../../ops/campaigns", "../../ops/jobs"} {
 		inGo(t, folder, used)
 	}
 	require.Greater(t, len(used), 200)

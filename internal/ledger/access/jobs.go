@@ -202,9 +202,10 @@ func (a Access) StopJob(ctx context.Context, id, by string) error {
 	return nil
 }
 
-// Jobs returns the newest jobs of all processes, without their results.
+// Jobs returns the jobs of all processes without their results: those that run, then the newest.
 func (a Access) Jobs(ctx context.Context) ([]model.Job, error) {
-	return tables.Ask("read the jobs", a.selectJobs(false)+fmt.Sprintf(`ORDER BY began_at DESC, id LIMIT %d`, listedJobs), nil,
+	return tables.Ask("read the jobs", a.selectJobs(false)+fmt.Sprintf(`ORDER BY CASE WHEN ended_at = 0 THEN 0 ELSE 1 END, began_at DESC, id
+		LIMIT %d`, listedJobs), nil,
 		scanJob).All(ctx, a.tables)
 }
 
