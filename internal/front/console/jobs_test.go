@@ -17,10 +17,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/guard"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/ledgertest"
+	"github.com/hongbao-project/hongbao/internal/ledger/ledgertest/opened"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/jobs"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+
+	kept "github.com/hongbao-project/hongbao/internal/ledger/access"
 )
 
 // The page of an audit shows the differences that an operator has acknowledged, with the operator, the reason and the
@@ -65,6 +71,56 @@ func TestReplayIsStopped(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, f.ask(t, "operator", path+"/stop", url.Values{}).Code)
 	require.Equal(t, path, (<-ended).Header().Get("Location"))
 	require.Contains(t, f.ask(t, "operator", path, nil).Body.String(), "The job was stopped by key key-operator.")
+}
+
+// A job that one server runs is listed, shown and stopped at another one, which also shows that a job has ended with its
+// process.
+func TestJobsOfAnotherServer(t *testing.T) {
+	t.Parallel()
+	ledger := opened.On(t, ledgertest.SQLite(t))
+	rows := kept.Of(ledger.Tables())
+	server := func(name string) *fixture {
+		return setup(t, func(_ *configs.Console, d *Deps) { d.Jobs = jobs.New(rows, name, zap.NewNop()) })
+	}
+	a, b := server("p1"), server("p2")
+	run, path := a.starts(t, &jobs.Order{Name: "load rain", What: model.Say("Load of %s", "rain"), By: "key-operator", Campaign: "rain",
+		Stopper: access.LoadCampaign, Do: func(ctx context.Context, _ *jobs.Report) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}})
+	list := b.ask(t, "viewer", "/jobs", nil).Body.String()
+	require.Contains(t, list, `href="`+path+`">Load of rain</a>`)
+	require.NotContains(t, list, `id="unread"`)
+	page := b.ask(t, "operator", path, nil).Body.String()
+	for _, part := range []string{"The job is running.", "Process p1 runs it.", `id="stop"`, "<time data-local datetime="} {
+		require.Contains(t, page, part)
+	}
+	w := b.ask(t, "operator", "/campaigns/rain/load", url.Values{})
+	require.Equal(t, path, w.Header().Get("Location"), "a second request joins it")
+	require.Empty(t, b.did)
+	require.Equal(t, http.StatusSeeOther, b.ask(t, "operator", path+"/stop", url.Values{}).Code)
+	_, err := run.Wait(t.Context(), time.Minute)
+	require.ErrorIs(t, err, context.Canceled)
+	testkit.Eventually(t, 30*time.Second, func() bool {
+		return strings.Contains(b.ask(t, "viewer", path, nil).Body.String(), "The job was stopped by key key-operator.")
+	}, "its end is stored")
+
+	_, err = rows.BeginJob(t.Context(), &model.Job{ID: "gone", Name: "load snow", What: model.Say("Load of %s", "snow"), Owner: "p3",
+		Began: time.Now()})
+	require.NoError(t, err)
+	ledger.Tamper(t, db.Stmt{SQL: `UPDATE job SET seen_at = seen_at - 31000 WHERE id = 'gone'`})
+	require.Contains(t, b.ask(t, "viewer", "/jobs/gone", nil).Body.String(), "The job has ended with its process")
+	require.Contains(t, b.ask(t, "viewer", "/jobs", nil).Body.String(), "ended with its process: start it again")
+}
+
+// While the ledger is down, the page says that it lists the jobs of this server only.
+func TestJobsWithoutTheLedger(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	_, path := f.starts(t, &jobs.Order{Name: "a", What: model.Say("Audit"), Do: func(context.Context, *jobs.Report) error { return nil }})
+	list := f.ask(t, "viewer", "/jobs", nil).Body.String()
+	require.Contains(t, list, `id="unread"`)
+	require.Contains(t, list, `href="`+path+`"`)
 }
 
 // lasting has replays that run until they are stopped.
