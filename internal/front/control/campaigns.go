@@ -105,7 +105,7 @@ func campaignChanges() []operation {
 				"pattern; a file of codes needs `hongbao campaign create`. docs/campaigns.md describes the fields.",
 			action: access.CreateCampaign, body: hongbao.Campaign{}, answer: campaigns.Created{},
 			accepted: campaigns.Created{},
-			codes:    []string{"specification_invalid", "specification_impossible", "campaign_exists", "unknown_campaign"},
+			codes:    []string{"specification_invalid", "specification_impossible", "campaign_exists", "unknown_campaign", "conflict"},
 			do:       create, raw: true, inTransaction: true, after: storeCodes,
 		},
 		{
@@ -233,6 +233,8 @@ func (c *call) long(ctx context.Context, begun func(model.Job) any, o *jobs.Orde
 		case errors.Is(err, jobs.ErrElsewhere): // with an error, for example: this server does the work again
 		case errors.Is(err, jobs.ErrRuns), err == nil && o.Keep != nil && !x.Here(): // the other server stores the whole answer
 			return later{begun(x.Job())}, nil
+		case report == nil:
+			return nil, err
 		default:
 			return answer(report), err
 		}

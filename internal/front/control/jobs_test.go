@@ -61,6 +61,34 @@ func TestLoadIsJoinedAtAnotherServer(t *testing.T) {
 	}, "the load has ended")
 }
 
+// A load that a person has stopped is a conflict for those who wait for it, at each server: a program that repeats its
+// request does not start the load again at once.
+func TestAStoppedLoadIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1_000)
+	first := d.jobs
+	d.serve("second", 20*time.Second)
+	testkit.Eventually(t, 60*time.Second, func() bool { // until the request came before the stop
+		order := jobs.Load(nil, "rain")
+		order.Do = func(ctx context.Context, _ *jobs.Report) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		run, err := first.Start(t.Context(), order)
+		require.NoError(t, err)
+		if !run.Here() { // the load of the request that came too late
+			return false
+		}
+		waits := make(chan *reply, 1)
+		go func() { waits <- d.send(d.request("operator", http.MethodPost, "/v1/campaigns/rain/load", "{}")) }()
+		testkit.Eventually(t, 30*time.Second, func() bool { return run.Job().Seen.After(run.Job().Began.Add(time.Second)) }, "a heartbeat")
+		require.NoError(t, first.Stop(t.Context(), run.Job().ID, "ann", time.Minute))
+		r := <-waits
+		return r.Status == http.StatusConflict && r.Body["code"] == "conflict"
+	}, "the request is refused")
+}
+
 // A replay that is still reading the topic is not recorded in Redis yet. Each server lists it and can stop it; a replay
 // with the same name and other parameters is refused. A stop also stops its dry runs.
 func TestReplayThatHasNotedNothing(t *testing.T) {

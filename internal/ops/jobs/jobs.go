@@ -129,6 +129,12 @@ var (
 	errTaken   = errors.New("this server did not reach the ledger for long, and another one has started the job again")
 )
 
+// stoppedBy is the error of a job that a person has stopped. Its class says that a repeat must wait for a person, too: a
+// program that repeats its request would start the job again at once.
+func stoppedBy(key string, err error) error {
+	return hongbao.Errorf(hongbao.ClassConflict, "%w (key:%s); to go on, start it again: %w", errStopped, key, err)
+}
+
 // New returns a Registry. owner is the unique name of this process. Close ends the Registry.
 func New(rows Rows, owner string, log *zap.Logger) *Registry {
 	ctx, end := context.WithCancelCause(context.Background())
@@ -269,6 +275,8 @@ func (x *Run) ended(ctx context.Context, report *Report, err error) (left bool) 
 		x.job.Error = errTaken.Error()
 	case errors.Is(cause, errEnds):
 		x.job.Lost = true
+	case errors.Is(cause, errStopped):
+		x.err = stoppedBy(x.job.StopBy, err)
 	}
 	x.open = x.left && err == nil && x.do.Keep != nil
 	close(x.done)

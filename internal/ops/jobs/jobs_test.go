@@ -134,9 +134,15 @@ func TestJobIsShownAndStoppedByAnotherServer(t *testing.T) {
 		return j.Step == "loading rain" && j.Done == 7 && j.Of == 10
 	}, "the heartbeat tells the progress")
 
+	joined := b.starts(t, o)
 	require.NoError(t, b.Stop(t.Context(), list[0].ID, "bob", time.Minute))
 	_, err = x.Wait(t.Context(), time.Minute)
 	require.ErrorIs(t, err, context.Canceled)
+	for _, waits := range []*Run{x, joined} { // a program must not start it again at once
+		_, err = waits.Wait(t.Context(), time.Minute)
+		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err))
+		require.ErrorContains(t, err, "a person has stopped the job (key:bob)")
+	}
 	j := b.finds(t, list[0].ID)
 	require.Equal(t, []any{false, false, "bob"}, []any{j.Running(), j.Lost, j.StopBy})
 }

@@ -57,10 +57,14 @@ func (x *Run) Wait(ctx context.Context, most time.Duration) (*Report, error) {
 func (x *Run) waitElsewhere(ctx context.Context, most time.Duration) (report *Report, err error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
+	var stopped error
 	waited := retry.Poll(ctx, lookEvery, func() (bool, error) {
 		j, found, err := x.all.rows.Job(ctx, x.job.ID)
 		if err != nil || found && j.Running() {
 			return false, nil //nolint:nilerr // the ledger may be back soon
+		}
+		if j.StopBy != "" && j.Error != "" {
+			stopped = stoppedBy(j.StopBy, errors.New(j.Error))
 		}
 		if report = reportOf(&j); !found || j.Lost || j.Error != "" {
 			report = nil
@@ -70,6 +74,8 @@ func (x *Run) waitElsewhere(ctx context.Context, most time.Duration) (report *Re
 	switch {
 	case waited != nil:
 		return nil, ErrRuns
+	case stopped != nil:
+		return nil, stopped
 	case report == nil:
 		return nil, ErrElsewhere
 	}
