@@ -24,6 +24,8 @@ var rightsOf = []struct {
 	{"read the hashes of keys", "SELECT hash FROM api_key", [3]bool{true, false, true}},
 	{"create keys", "INSERT INTO api_key SELECT * FROM api_key WHERE false", [3]bool{false, false, true}},
 	{"end sessions", "DELETE FROM console_session WHERE false", [3]bool{false, false, true}},
+	{"record jobs", "INSERT INTO job SELECT * FROM job WHERE false; UPDATE job SET done = 0 WHERE false; DELETE FROM job WHERE false",
+		[3]bool{false, false, true}},
 	{"create campaigns", "INSERT INTO campaign SELECT * FROM campaign WHERE false", [3]bool{false, false, true}},
 	{"pay a grant", "INSERT INTO grants SELECT * FROM grants WHERE false", [3]bool{false, true, true}},
 	{"open a frozen shard", `UPDATE shard SET epoch = epoch, token = token WHERE false;

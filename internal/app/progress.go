@@ -54,6 +54,7 @@ const (
 // LongCall counts the parts of a long call. Its methods may be called concurrently.
 type LongCall struct {
 	app  *App
+	told func(Progress) // may be nil
 	what string
 	of   int64
 
@@ -65,10 +66,19 @@ type LongCall struct {
 	next    time.Time
 }
 
+type toldKey struct{}
+
+// WithProgress returns a context whose long calls tell how far they have come. told may be called often, and must return
+// at once.
+func WithProgress(ctx context.Context, told func(Progress)) context.Context {
+	return context.WithValue(ctx, toldKey{}, told)
+}
+
 // LongCall begins a long call of that many parts; 0 if they are not known.
-func (a *App) LongCall(what string, of int64) *LongCall {
+func (a *App) LongCall(ctx context.Context, what string, of int64) *LongCall {
 	now := time.Now()
-	p := &LongCall{app: a, what: what, of: of, began: now, next: now.Add(progressLogged)}
+	told, _ := ctx.Value(toldKey{}).(func(Progress))
+	p := &LongCall{app: a, told: told, what: what, of: of, began: now, next: now.Add(progressLogged)}
 	if a.hooks.Progress != nil {
 		p.next = now.Add(progressShown)
 	}
@@ -83,6 +93,7 @@ func (p *LongCall) Set(done int64) {
 		p.started, p.first = true, done
 	}
 	p.done = done
+	p.tell()
 	if now := time.Now(); now.After(p.next) {
 		p.show(now)
 	}
@@ -93,8 +104,16 @@ func (p *LongCall) Step(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.what = what
+	p.tell()
 	if now := time.Now(); p.app.hooks.Progress != nil || now.After(p.next) {
 		p.show(now)
+	}
+}
+
+// tell tells the progress to the caller. The caller of tell holds mu.
+func (p *LongCall) tell() {
+	if p.told != nil {
+		p.told(Progress{What: p.what, Done: p.done, Of: p.of})
 	}
 }
 

@@ -20,7 +20,7 @@ func TestProgressInTheLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.InfoLevel)
-		p := (&App{log: zap.New(core)}).LongCall("loading rain", 100_000)
+		p := (&App{log: zap.New(core)}).LongCall(t.Context(), "loading rain", 100_000)
 		for i := range int64(12) {
 			p.Set(10_000 + 1_000*i) // an earlier call had loaded 10,000
 			require.True(t, retry.Pause(t.Context(), time.Second))
@@ -40,7 +40,7 @@ func TestProgressByTheHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var shown []string
 		a := &App{log: zap.NewNop(), hooks: Hooks{Progress: func(p Progress) { shown = append(shown, p.String()) }}}
-		p := a.LongCall("loading rain", 20_000)
+		p := a.LongCall(t.Context(), "loading rain", 20_000)
 		for i := range int64(41) {
 			p.Set(500 * i)
 			require.True(t, retry.Pause(t.Context(), 100*time.Millisecond))
@@ -54,10 +54,22 @@ func TestProgressByTheHook(t *testing.T) {
 	})
 }
 
+// A caller learns how far its own call has come, beside the hook of the process.
+func TestProgressToldToTheCaller(t *testing.T) {
+	t.Parallel()
+	var told []Progress
+	ctx := WithProgress(t.Context(), func(p Progress) { told = append(told, p) })
+	p := (&App{log: zap.NewNop()}).LongCall(ctx, "loading rain", 20_000)
+	p.Set(5)
+	p.Step("dealing")
+	p.End()
+	require.Equal(t, []Progress{{What: "loading rain", Done: 5, Of: 20_000}, {What: "dealing", Done: 5, Of: 20_000}}, told)
+}
+
 // Whoever stops a call learns how far it came, and how to go on.
 func TestProgressStopped(t *testing.T) {
 	t.Parallel()
-	p := (&App{log: zap.NewNop()}).LongCall("loading rain", 20_000)
+	p := (&App{log: zap.NewNop()}).LongCall(t.Context(), "loading rain", 20_000)
 	p.Set(12_000)
 	ctx, cancel := context.WithCancel(t.Context())
 	require.NoError(t, p.Stopped(ctx, nil, "go on"))

@@ -86,7 +86,8 @@ func (in *Replay) shard() *int {
 	return &n
 }
 
-func (in *Replay) order() deliveries.Replay {
+// Order converts the input for Deliveries.Replay.
+func (in *Replay) Order() deliveries.Replay {
 	return deliveries.Replay{Name: in.Name, To: in.To, Dead: in.Dead, Missing: in.Missing, DryRun: in.DryRun, Rate: float64(in.Rate),
 		Patience: in.Patience, Filter: replay.Filter{Campaign: in.Campaign, User: in.User, From: in.From, To: in.Until,
 			Shard: in.shard(), Seqs: stream.SeqRange{First: in.FirstSeq, Last: in.LastSeq}}}
@@ -97,7 +98,7 @@ func (l *Local) ReplayOrder(ctx context.Context, in Replay) (o deliveries.Replay
 	if err := in.Check(); err != nil {
 		return o, err
 	}
-	o = in.order()
+	o = in.Order()
 	shards := l.App.Config.Deployment.Shards
 	switch {
 	case o.Filter.Shard != nil && *o.Filter.Shard >= shards:
@@ -122,12 +123,13 @@ func (l *Local) ReplayOrder(ctx context.Context, in Replay) (o deliveries.Replay
 	return o, l.checkReplayName(ctx, o.Name)
 }
 
-// OwnsReplay reports whether the caller's scope covers a replay's filter. If not, it records the attempt in the journal.
-func (l *Local) OwnsReplay(ctx context.Context, f *replay.Filter) bool {
-	if l.checkAllowed(access.Replay, f.Campaign) == nil {
+// OwnsReplay reports whether the caller's scope covers a replay of a campaign, or of all if the campaign is empty. If not,
+// it records the attempt in the journal.
+func (l *Local) OwnsReplay(ctx context.Context, campaign string) bool {
+	if l.checkAllowed(access.Replay, campaign) == nil {
 		return true
 	}
-	l.App.Denied(ctx, access.Replay, f.Campaign, access.ErrNotInScope)
+	l.App.Denied(ctx, access.Replay, campaign, access.ErrNotInScope)
 	return false
 }
 
@@ -138,7 +140,7 @@ func (l *Local) checkReplayName(ctx context.Context, name string) error {
 		return nil
 	}
 	s, found, err := deliveries.Of(l.App).ReplayState(ctx, name)
-	if err == nil && found && !l.OwnsReplay(ctx, &s.Filter) {
+	if err == nil && found && !l.OwnsReplay(ctx, s.Filter.Campaign) {
 		return hongbao.Errorf(hongbao.ClassConflict, "%w: this name is taken: give the replay another one", replay.ErrOtherReplay)
 	}
 	return err

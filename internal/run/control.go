@@ -21,6 +21,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/control"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/jobs"
 	"github.com/hongbao-project/hongbao/internal/ops/pages"
 )
 
@@ -85,6 +86,7 @@ func controlConfig(cfg *configs.Config) (configs.Control, error) {
 type administration struct {
 	*process
 	server  *configs.Control
+	jobs    *jobs.Registry
 	api     *control.Control
 	source  *pages.Source
 	site    *console.Console
@@ -97,15 +99,15 @@ type administration struct {
 // administer opens the control listener. The caller must call run.
 func (p *process) administer(ctx context.Context, server *configs.Control, with Serving) (a *administration, err error) {
 	a = &administration{process: p, server: server, source: pages.NewSource(p.App)}
-	a.api, err = control.New(p.App, p.Authority(), p.Log(), control.Config{
-		AnswerTime: server.AnswerTime(), Patience: min(controlPatience, server.AnswerTime()/2),
-	})
+	a.jobs = jobs.New(p.Access(), p.Worker(), p.Log())
+	a.api, err = control.New(control.Config{AnswerTime: server.AnswerTime(), Patience: min(controlPatience, server.AnswerTime()/2)},
+		control.Deps{App: p.App, Authority: p.Authority(), Jobs: a.jobs, Log: p.Log()})
 	if err != nil {
 		return nil, err
 	}
 	a.site, err = console.New(p.Config.Console, console.Deps{Source: a.source, Actions: pages.NewActions(p.App),
 		Operations: func(who *access.Caller) console.Operations { return &ops.Local{App: p.App, Caller: who} },
-		Authority:  p.Authority(), Faults: with.Faults, Log: p.Log(), Deployment: p.Config.Deployment.ID,
+		Authority:  p.Authority(), Jobs: a.jobs, Faults: with.Faults, Log: p.Log(), Deployment: p.Config.Deployment.ID,
 		TLS: server.TLS != nil})
 	if err != nil {
 		return nil, err
@@ -153,9 +155,9 @@ func (a *administration) checked(h http.Handler) http.Handler {
 }
 
 // run serves until ctx ends. Then it ends the open pages, and returns when the running requests are answered or the drain
-// time is over.
+// time is over, and the jobs have stopped.
 func (a *administration) run(ctx context.Context) error {
-	defer a.api.Close()
+	defer a.jobs.Close()
 	defer inBackground(ctx, a.Authority().Refresh)()
 	defer inBackground(ctx, a.source.Run)()
 	site := make(chan error, 1)

@@ -12,6 +12,7 @@ import (
 type watched struct {
 	*model.Live
 	sinks []deliveries.SinkStatus // nil if they could not be read
+	audit *model.AuditReport      // of the last audit; nil if no server has it
 	read  time.Time
 }
 

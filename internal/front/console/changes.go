@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/jobs"
 )
 
 // fromConsole is the reason in the journal for changes whose form has no field for a reason, such as a resume.
@@ -172,13 +173,14 @@ func (c *Console) topUp(w http.ResponseWriter, r *http.Request, who *access.Call
 		c.fail(w, r, http.StatusBadRequest, model.Because(err, "No packets were added."))
 		return
 	}
-	c.startJob(w, r, who, Job{What: model.Say("Top-up of %s", id), Campaign: id}, func(ctx context.Context, j *Job) error {
-		out, err := c.operations(who).TopUpCampaign(ctx, in)
-		if out != nil {
-			j.Text = out.Text()
-		}
-		return err
-	})
+	c.startJob(w, r, who, &jobs.Order{Name: "top-up of " + id + ", order " + in.ID, Params: in, What: model.Say("Top-up of %s", id), Campaign: id,
+		Do: func(ctx context.Context, r *jobs.Report) error {
+			out, err := c.operations(who).TopUpCampaign(ctx, in)
+			if out != nil {
+				r.Text = out.Text()
+			}
+			return err
+		}})
 }
 
 func (c *Console) turnSink(pause bool) handler {
@@ -199,42 +201,6 @@ func (c *Console) turnSink(pause bool) handler {
 	}
 }
 
-// startJob starts a job and waits for a short time. Then it redirects to the page of the job, which shows the
-// result or the progress.
-func (c *Console) startJob(w http.ResponseWriter, r *http.Request, who *access.Caller, want Job,
-	do func(context.Context, *Job) error) {
-	if err := c.beginJob(w, r, who, want, do); err != nil {
-		c.fail(w, r, http.StatusServiceUnavailable, model.Because(err, "The job did not start."))
-	}
-}
-
-// beginJob is startJob, but if the job can't be started, it writes no answer and returns the error.
-func (c *Console) beginJob(w http.ResponseWriter, r *http.Request, who *access.Caller, want Job,
-	do func(context.Context, *Job) error) error {
-	want.By = who.Key
-	j, err := c.jobs.start(want, func(ctx context.Context, j *Job) error {
-		return do(access.As(ctx, who.Actor("")), j)
-	})
-	if err != nil {
-		return err
-	}
-	c.jobs.wait(r.Context(), j)
-	to := "/jobs/" + strconv.Itoa(j.ID)
-	if id := r.PostFormValue("from"); hongbao.CheckCampaignID(id) == nil {
-		to += "?from=" + id
-	}
-	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // id was checked
-	return nil
-}
-
-func (c *Console) job(w http.ResponseWriter, r *http.Request, who *access.Caller) {
-	if _, ok := c.viewOf(r.URL.Path, who); !ok {
-		c.fail(w, r, http.StatusNotFound, model.Say("This process has no such job; another replica may have it."))
-		return
-	}
-	c.watchable(w, r, who)
-}
-
 func (c *Console) replay(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	in := ops.Replay{Name: strings.TrimSpace(r.PostFormValue("name")), To: strings.TrimSpace(r.PostFormValue("to")),
 		Campaign: strings.TrimSpace(r.PostFormValue("campaign")), Missing: r.PostFormValue("missing") != "",
@@ -248,48 +214,10 @@ func (c *Console) replay(w http.ResponseWriter, r *http.Request, who *access.Cal
 		c.fail(w, r, http.StatusForbidden, nameOne)
 		return
 	}
-	what := model.Say("Replay %s to %s", in.Name, in.To)
-	if in.DryRun {
-		what = model.Say("Dry run: replay %s to %s", in.Name, in.To)
-	}
-	want := Job{What: what, Campaign: in.Campaign, Stopper: access.Replay}
-	c.startJob(w, r, who, want, func(ctx context.Context, j *Job) error {
-		report, err := c.operations(who).StartReplay(ctx, in)
-		if report != nil {
-			var b strings.Builder
-			_ = report.Write(&b) // writing to a strings.Builder never fails
-			j.Text = b.String()
-		}
-		if err != nil && ctx.Err() != nil {
-			err = errors.New("the replay was stopped: to continue, start it again with the same name")
-		}
-		return err
-	})
-}
-
-// stopJob stops a job of this process, and shows how it ended.
-func (c *Console) stopJob(w http.ResponseWriter, r *http.Request, who *access.Caller) {
-	j := c.jobs.find(r.PathValue("id"), who)
-	switch {
-	case j == nil || j.Stopper == "":
-		c.fail(w, r, http.StatusNotFound, model.Say("This process has no such job that can be stopped; another replica may have it."))
-	case who.May(j.Stopper) != nil:
-		c.actions.Denied(r.Context(), j.Stopper, j.Campaign, who.May(j.Stopper))
-		c.fail(w, r, http.StatusForbidden, c.explain(who.May(j.Stopper)))
-	default:
-		j.stop()
-		c.jobs.wait(r.Context(), j)
-		http.Redirect(w, r, "/jobs/"+strconv.Itoa(j.ID), http.StatusSeeOther)
-	}
+	c.startJob(w, r, who, jobs.Replay(c.operations(who), who, &in))
 }
 
 // audit starts an audit of Redis, ledger and topic as a job. If an audit is running, it shows that job.
 func (c *Console) audit(w http.ResponseWriter, r *http.Request, who *access.Caller) {
-	c.startJob(w, r, who, Job{What: model.Say("Audit"), auditing: true, joins: true}, func(ctx context.Context, j *Job) (err error) {
-		j.Audit, err = c.operations(who).Audit(ctx, ops.Audit{})
-		if j.Audit != nil && j.Audit.Verdict != model.Agrees {
-			err = errors.Join(err, errors.New("the audit found differences"))
-		}
-		return err
-	})
+	c.startJob(w, r, who, jobs.Audit(c.operations(who), ops.Audit{}))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/ops/jobs"
 )
 
 // Authority identifies callers; access.Authority implements it. Its errors are access.ErrUnauthorized or errors
@@ -27,6 +28,7 @@ type Deps struct {
 	// Operations returns the operations that the caller's role and scope permit.
 	Operations func(who *access.Caller) Operations
 	Authority  Authority
+	Jobs       *jobs.Registry
 	Log        *zap.Logger
 	// Faults causes faults on a development server; it is nil on other servers.
 	Faults Faults
@@ -38,8 +40,8 @@ type Deps struct {
 
 func (d *Deps) check(cfg *configs.Console) error {
 	err := cfg.Check()
-	if d.Source == nil || d.Actions == nil || d.Operations == nil || d.Authority == nil || d.Log == nil || d.Deployment == "" {
-		err = errors.Join(err, errors.New("Source, Actions, Operations, Authority, Log and Deployment are required"))
+	if d.Source == nil || d.Actions == nil || d.Operations == nil || d.Authority == nil || d.Jobs == nil || d.Log == nil || d.Deployment == "" {
+		err = errors.Join(err, errors.New("Source, Actions, Operations, Authority, Jobs, Log and Deployment are required"))
 	}
 	return err
 }

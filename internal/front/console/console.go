@@ -20,6 +20,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/jobs"
 )
 
 //go:embed templates
@@ -41,7 +42,7 @@ type Console struct {
 	deployment string
 	tongues    []*tongue // in the order of languages
 	poller     *poller
-	jobs       *jobs
+	jobs       *jobs.Registry
 	glancer    *glancer
 	handler    http.Handler
 }
@@ -57,14 +58,13 @@ func New(cfg configs.Console, deps Deps) (*Console, error) {
 	}
 	c := &Console{cfg: cfg, source: deps.Source, actions: deps.Actions, operations: deps.Operations, faults: deps.Faults,
 		authority: deps.Authority, log: deps.Log, tls: deps.TLS, deployment: deps.Deployment, tongues: tongues,
-		poller: newPoller(cfg.Every, cfg.Watchers, deps.Log), jobs: newJobs(deps.Log), glancer: &glancer{source: deps.Source}}
+		poller: newPoller(cfg.Every, cfg.Watchers, deps.Log), jobs: deps.Jobs, glancer: &glancer{source: deps.Source}}
 	c.handler = c.routes()
 	return c, nil
 }
 
-// Run reads the data of the watched pages until ctx ends. Then it ends all streams and jobs.
+// Run reads the data of the watched pages until ctx ends. Then it ends all streams.
 func (c *Console) Run(ctx context.Context) error {
-	defer c.jobs.close()
 	c.poller.run(ctx)
 	return nil
 }

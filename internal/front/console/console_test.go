@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -11,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/ops/jobs"
 )
 
 var pagePaths = []string{"/", "/campaigns/rain", "/sinks", "/jobs", "/letters", "/letters/kafka/0/1-1", "/quarantine",
@@ -132,11 +131,10 @@ func TestTheKeyboardFindsItsPlaceAgain(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
 	who := access.Caller{Role: access.RoleTreasurer}
-	_, err := f.jobs.start(Job{What: model.Say("Audit")}, func(context.Context, *Job) error { return nil })
-	require.NoError(t, err)
+	f.starts(t, &jobs.Order{Name: "a", What: model.Say("Audit"), Do: func(context.Context, *jobs.Report) error { return nil }})
 	reached := regexp.MustCompile(`<(a|button|summary|input|select|textarea)\b[^>]*>|<[^>]* tabindex="0"[^>]*>`)
 	for path, n := range map[string]int{"/": 4, "/campaigns/rain": 7, "/sinks": 4, "/jobs": 3} {
-		v, ok := f.viewOf(path, &who)
+		v, ok := f.viewOf(t.Context(), path, &who)
 		require.True(t, ok)
 		data, err := v.load(t.Context())
 		require.NoError(t, err)
@@ -198,7 +196,7 @@ func TestButtonsAreThoseOfTheRole(t *testing.T) {
 				continue
 			}
 			require.Equal(t, http.StatusSeeOther, w.Code, "%s by %s: %s", c.path, role, w.Body)
-			f.jobs.wg.Wait()
+			f.jobs.Close()
 			require.Equal(t, []string{"key-" + string(role) + " " + c.did}, f.did)
 			after := f.ask(t, string(role), w.Header().Get("Location"), nil)
 			require.Equal(t, http.StatusOK, after.Code)
@@ -228,9 +226,10 @@ func TestAnAuditLeadsBack(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
 	w := f.ask(t, "operator", "/audits", url.Values{"from": {"rain"}})
-	require.Equal(t, "/jobs/1?from=rain", w.Header().Get("Location"))
-	require.Contains(t, f.ask(t, "operator", "/jobs/1?from=rain", nil).Body.String(), `id="back" href="/campaigns/rain"`)
-	require.NotContains(t, f.ask(t, "operator", "/jobs/1?from=//evil.example", nil).Body.String(), `id="back"`)
+	path, from, _ := strings.Cut(w.Header().Get("Location"), "?")
+	require.Equal(t, "from=rain", from)
+	require.Contains(t, f.ask(t, "operator", path+"?from=rain", nil).Body.String(), `id="back" href="/campaigns/rain"`)
+	require.NotContains(t, f.ask(t, "operator", path+"?from=//evil.example", nil).Body.String(), `id="back"`)
 }
 
 // A page of a campaign shows only the button that fits the campaign's state.
@@ -370,38 +369,6 @@ func TestMadeUpCampaigns(t *testing.T) {
 	require.Empty(t, f.did)
 }
 
-// Only one audit runs at a time, and it does not count towards the limit of jobs. A second request returns the
-// running audit.
-func TestOneAuditAtATime(t *testing.T) {
-	t.Parallel()
-	f := setup(t, nil)
-	end := make(chan struct{})
-	stop := sync.OnceFunc(func() { close(end) })
-	t.Cleanup(stop)
-	begin := func(want Job) (*Job, error) {
-		return f.jobs.start(want, func(context.Context, *Job) error {
-			<-end
-			return nil
-		})
-	}
-	first, err := begin(Job{What: model.Say("Audit"), auditing: true, joins: true})
-	require.NoError(t, err)
-	again, err := begin(Job{What: model.Say("Audit"), auditing: true, joins: true})
-	require.NoError(t, err)
-	require.Same(t, first, again)
-	for range maxJobs {
-		_, err := begin(Job{What: model.Say("Requeue")})
-		require.NoError(t, err)
-	}
-	_, err = begin(Job{What: model.Say("Requeue")})
-	require.ErrorIs(t, err, errManyJobs)
-	stop()
-	f.jobs.wg.Wait()
-	again, err = begin(Job{What: model.Say("Audit"), auditing: true, joins: true})
-	require.NoError(t, err)
-	require.NotSame(t, first, again)
-}
-
 // The page of a campaign on several shards has a table of them. A campaign on one shard has no such table.
 func TestShardsOfACampaign(t *testing.T) {
 	t.Parallel()
@@ -468,14 +435,13 @@ func TestAJobsPageIsLive(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
 	going := make(chan struct{})
-	j, err := f.jobs.start(Job{What: model.Say("Requeue"), By: "key-operator", Campaign: "rain"}, func(context.Context, *Job) error {
-		<-going
-		return nil
-	})
-	require.NoError(t, err)
-	path := fmt.Sprint("/jobs/", j.ID)
+	run, path := f.starts(t, &jobs.Order{Name: "a", What: model.Say("Requeue"), By: "key-operator", Campaign: "rain",
+		Do: func(context.Context, *jobs.Report) error {
+			<-going
+			return nil
+		}})
 	require.Contains(t, f.ask(t, "viewer", path, nil).Body.String(), `data-page="`+path+`"`)
-	v, ok := f.viewOf(path, &access.Caller{Key: "key-viewer", Role: access.RoleViewer})
+	v, ok := f.viewOf(t.Context(), path, &access.Caller{Key: "key-viewer", Role: access.RoleViewer})
 	require.True(t, ok)
 	look := func() string {
 		now, err := v.load(t.Context())
@@ -486,10 +452,11 @@ func TestAJobsPageIsLive(t *testing.T) {
 	}
 	require.Contains(t, look(), "The job is running.")
 	close(going)
-	<-j.ended
+	_, err := run.Wait(t.Context(), time.Minute)
+	require.NoError(t, err)
 	require.Contains(t, look(), "Done in")
 	require.Equal(t, http.StatusNotFound, f.ask(t, "viewer:other", path, nil).Code)
-	_, ok = f.viewOf("/jobs/4711", &access.Caller{Role: access.RoleViewer})
+	_, ok = f.viewOf(t.Context(), "/jobs/4711", &access.Caller{Role: access.RoleViewer})
 	require.False(t, ok)
 }
 
@@ -506,12 +473,12 @@ func TestCampaignsAreSearchedByPages(t *testing.T) {
 	require.Contains(t, second, `value="spring %"`)
 	require.Contains(t, second, `href="/?q=spring&#43;%25"`)
 	require.NotContains(t, second, "Next page")
-	v, ok := f.viewOf("/?page=2&q=spring+%25", &access.Caller{Role: access.RoleViewer})
+	v, ok := f.viewOf(t.Context(), "/?page=2&q=spring+%25", &access.Caller{Role: access.RoleViewer})
 	require.True(t, ok)
 	data, err := v.load(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, model.Search{Text: "spring %", Page: 1}, data.(model.Campaigns).Search)
-	scoped, ok := f.viewOf("/", &access.Caller{Role: access.RoleViewer, Campaigns: []string{"rain", "spring-*"}})
+	scoped, ok := f.viewOf(t.Context(), "/", &access.Caller{Role: access.RoleViewer, Campaigns: []string{"rain", "spring-*"}})
 	require.True(t, ok)
 	data, err = scoped.load(t.Context())
 	require.NoError(t, err)

@@ -1,9 +1,7 @@
 package console
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -13,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/jobs"
 )
 
 // newCampaign is the data of the form for a new campaign.
@@ -75,13 +74,7 @@ func (c *Console) create(w http.ResponseWriter, r *http.Request, who *access.Cal
 // storeCodes starts a job that stores the codes of a coupon campaign. It also continues where an earlier job
 // stopped.
 func (c *Console) storeCodes(w http.ResponseWriter, r *http.Request, who *access.Caller, in *ops.CampaignCreate) error {
-	return c.beginJob(w, r, who, Job{What: model.Say("Codes of %s", in.Spec.ID), Campaign: in.Spec.ID, joins: true},
-		func(ctx context.Context, _ *Job) error {
-			if err := c.operations(who).StoreCodes(ctx, *in); err != nil {
-				return fmt.Errorf("not all codes are stored; create the campaign again with the same text to continue: %w", err)
-			}
-			return nil
-		})
+	return c.beginJob(w, r, who, jobs.Codes(c.operations(who).StoreCodes, in))
 }
 
 // explainSpec returns all problems of a specification, or the reason why the campaign can't be created.
@@ -126,9 +119,5 @@ func (c *Console) load(w http.ResponseWriter, r *http.Request, who *access.Calle
 	if !ok {
 		return
 	}
-	c.startJob(w, r, who, Job{What: model.Say("Load of %s", id), Campaign: id, joins: true},
-		func(ctx context.Context, _ *Job) error {
-			_, err := c.operations(who).LoadCampaign(ctx, id)
-			return err
-		})
+	c.startJob(w, r, who, jobs.Load(c.operations(who), id))
 }

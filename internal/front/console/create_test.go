@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/ops/jobs"
 )
 
 const rain = `id: rain
@@ -91,12 +91,12 @@ func TestACampaignIsCreatedTwice(t *testing.T) {
 		require.Equal(t, "/campaigns/rain?done="+done, w.Header().Get("Location"))
 	}
 	w := f.ask(t, "treasurer", "/create", url.Values{"spec": {coupons + "codes: {pattern: TEA-########}\n"}})
-	require.Equal(t, "/jobs/1", w.Header().Get("Location"))
-	require.Contains(t, f.ask(t, "treasurer", "/jobs/1", nil).Body.String(), `href="/campaigns/tea"`)
+	path := w.Header().Get("Location")
+	require.Contains(t, f.ask(t, "treasurer", path, nil).Body.String(), `href="/campaigns/tea"`)
 	for key, status := range map[string]int{"operator": 200, "operator:tea": 200, "operator:rain": 404} {
-		require.Equal(t, status, f.ask(t, key, "/jobs/1", nil).Code, key)
+		require.Equal(t, status, f.ask(t, key, path, nil).Code, key)
 	}
-	f.jobs.wg.Wait()
+	f.jobs.Close()
 	require.Equal(t, []string{"key-treasurer create rain of 2000", "key-treasurer create rain of 2000",
 		"key-treasurer create tea of 0", "key-treasurer codes of tea"}, f.did)
 }
@@ -107,16 +107,15 @@ func TestCodesCanNotBegin(t *testing.T) {
 	f := setup(t, nil)
 	goOn := make(chan struct{})
 	defer close(goOn)
-	for range maxJobs {
-		_, err := f.jobs.start(Job{What: model.Say("something long")}, func(context.Context, *Job) error {
+	for i, err := 0, error(nil); err == nil; i++ {
+		_, err = f.jobs.Start(t.Context(), &jobs.Order{Name: fmt.Sprint("something long ", i), Do: func(context.Context, *jobs.Report) error {
 			<-goOn
 			return nil
-		})
-		require.NoError(t, err)
+		}})
 	}
 	w := f.ask(t, "treasurer", "/create", url.Values{"spec": {coupons + "codes: {pattern: TEA-########}\n"}})
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
-	for _, part := range []string{"The ledger has the campaign and its money, but not its codes. Press Create again.", "This console already runs four jobs",
+	for _, part := range []string{"The ledger has the campaign and its money, but not its codes. Press Create again.", "This server already runs 64 jobs",
 		"sponsor: acme"} {
 		require.Contains(t, w.Body.String(), part)
 	}

@@ -29,7 +29,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 		return
 	}
 	page := r.URL.Query().Get("page")
-	view, ok := c.viewOf(page, who)
+	view, ok := c.viewOf(r.Context(), page, who)
 	if !ok {
 		c.fail(w, r, http.StatusNotFound, model.Say("There is no such page to watch."))
 		return
@@ -74,7 +74,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 				continue
 			}
 			who = &again
-			if view, ok = c.viewOf(page, who); !ok {
+			if view, ok = c.viewOf(r.Context(), page, who); !ok {
 				return
 			}
 			err = out.send("still", "") // a heartbeat
@@ -124,6 +124,8 @@ func partial(data any) bool {
 		return x.Note != nil || slices.ContainsFunc(x.List, unread)
 	case *campaignView:
 		return x.LedgerUnread || x.Audit.Unread || unread(x.Campaign)
+	case Work:
+		return x.Unread
 	case []sinkView:
 		return slices.ContainsFunc(x, func(s sinkView) bool { return len(s.Unread) > 0 })
 	}

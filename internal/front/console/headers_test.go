@@ -12,14 +12,15 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/ops/jobs"
 )
 
 // No header of a request makes a page panic, and none but a valid key or session opens one.
 func FuzzHeaders(f *testing.F) {
 	c, err := New(configs.Console{Every: time.Second, Watchers: 1, SessionTime: time.Hour, IdleTime: time.Minute}, Deps{Source: &fakeSource{},
-		Actions: &fakeSource{}, Operations: (&fakeSource{}).operations, Authority: &keys{}, Log: zap.NewNop(), Deployment: "test"})
+		Actions: &fakeSource{}, Operations: (&fakeSource{}).operations, Authority: &keys{}, Jobs: jobs.New(noLedger{}, "p1", zap.NewNop()), Log: zap.NewNop(), Deployment: "test"})
 	require.NoError(f, err)
-	f.Cleanup(c.jobs.close)
+	f.Cleanup(c.jobs.Close)
 	for _, text := range []string{"", "Bearer ", "Bearer x", "hongbao-test=x", "hongbao-test=\"", "hongbao-test==;;", "a=b; hongbao-test="} {
 		f.Add(text, text, "same-origin")
 	}

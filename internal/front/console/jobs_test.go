@@ -17,9 +17,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/guard"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/ledger/db"
+	"github.com/hongbao-project/hongbao/internal/ledger/ledgertest"
+	"github.com/hongbao-project/hongbao/internal/ledger/ledgertest/opened"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/jobs"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+
+	kept "github.com/hongbao-project/hongbao/internal/ledger/access"
 )
 
 // The page of an audit shows the differences that an operator has acknowledged, with the operator, the reason and the
@@ -29,8 +36,8 @@ func TestAuditPageShowsAcknowledgements(t *testing.T) {
 	f := setup(t, nil)
 	known := model.Acknowledged{Difference: model.Difference{Kind: audit.DuplicateInTopic, Where: "topic", Campaign: "rain",
 		Packet: 7, Detail: "a copy"}, By: "ann", Why: "a second producer", Until: time.Date(2027, 2, 17, 20, 0, 0, 0, time.UTC)}
-	text, err := f.tongues[0].render("job-live", page{View: &Job{Audit: &model.AuditReport{Verdict: model.Agrees,
-		Acknowledged: []model.Acknowledged{known}}}})
+	text, err := f.tongues[0].render("job-live", page{View: &jobs.Job{Report: jobs.Report{Audit: &model.AuditReport{Verdict: model.Agrees,
+		Acknowledged: []model.Acknowledged{known}}}}})
 	require.NoError(t, err)
 	for _, want := range []string{"duplicate_in_topic", "a copy", "by ann", "2027", "a second producer"} {
 		require.Contains(t, text, want)
@@ -48,16 +55,72 @@ func TestReplayIsStopped(t *testing.T) {
 	ended := make(chan *httptest.ResponseRecorder, 1)
 	go func() { ended <- f.ask(t, "operator", "/replays", url.Values{"name": {"again"}, "to": {"kafka"}}) }()
 	<-began
-	page := f.ask(t, "operator", "/jobs/1", nil).Body.String()
+	list, err := f.jobs.List(t.Context())
+	require.ErrorIs(t, err, errNoLedger)
+	path := "/jobs/" + list[0].ID
+	page := f.ask(t, "operator", path, nil).Body.String()
 	require.Contains(t, page, `id="stop"`)
-	require.NotContains(t, f.ask(t, "viewer", "/jobs/1", nil).Body.String(), `id="stop"`)
-	require.Equal(t, http.StatusForbidden, f.ask(t, "viewer", "/jobs/1/stop", url.Values{}).Code)
-	require.Equal(t, http.StatusNotFound, f.ask(t, "treasurer:other", "/jobs/1/stop", url.Values{}).Code)
+	page = f.ask(t, "viewer", path, nil).Body.String()
+	require.NotContains(t, page, `id="stop"`)
+	require.Contains(t, page, "A key of role operator, treasurer may stop it.")
+	require.Equal(t, http.StatusForbidden, f.ask(t, "viewer", path+"/stop", url.Values{}).Code)
+	require.Equal(t, http.StatusNotFound, f.ask(t, "treasurer:other", path+"/stop", url.Values{}).Code)
 	require.Equal(t, http.StatusNotFound, f.ask(t, "operator", "/jobs/2/stop", url.Values{}).Code)
-	require.True(t, f.jobs.all()[0].Running())
-	require.Equal(t, http.StatusSeeOther, f.ask(t, "operator", "/jobs/1/stop", url.Values{}).Code)
-	require.Equal(t, "/jobs/1", (<-ended).Header().Get("Location"))
-	require.Contains(t, f.ask(t, "operator", "/jobs/1", nil).Body.String(), "start it again with the same name")
+	list, _ = f.jobs.List(t.Context())
+	require.True(t, list[0].Running())
+	require.Equal(t, http.StatusSeeOther, f.ask(t, "operator", path+"/stop", url.Values{}).Code)
+	require.Equal(t, path, (<-ended).Header().Get("Location"))
+	require.Contains(t, f.ask(t, "operator", path, nil).Body.String(), "The job was stopped by key key-operator.")
+}
+
+// A job that one server runs is listed, shown and stopped at another one, which also shows that a job has ended with its
+// process.
+func TestJobsOfAnotherServer(t *testing.T) {
+	t.Parallel()
+	ledger := opened.On(t, ledgertest.SQLite(t))
+	rows := kept.Of(ledger.Tables())
+	server := func(name string) *fixture {
+		return setup(t, func(_ *configs.Console, d *Deps) { d.Jobs = jobs.New(rows, name, zap.NewNop()) })
+	}
+	a, b := server("p1"), server("p2")
+	run, path := a.starts(t, &jobs.Order{Name: "load rain", What: model.Say("Load of %s", "rain"), By: "key-operator", Campaign: "rain",
+		Stopper: access.LoadCampaign, Do: func(ctx context.Context, _ *jobs.Report) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}})
+	list := b.ask(t, "viewer", "/jobs", nil).Body.String()
+	require.Contains(t, list, `href="`+path+`">Load of rain</a>`)
+	require.NotContains(t, list, `id="unread"`)
+	page := b.ask(t, "operator", path, nil).Body.String()
+	for _, part := range []string{"The job is running.", "Process p1 runs it.", `id="stop"`, "<time data-local datetime="} {
+		require.Contains(t, page, part)
+	}
+	w := b.ask(t, "operator", "/campaigns/rain/load", url.Values{})
+	require.Equal(t, path, w.Header().Get("Location"), "a second request joins it")
+	require.Empty(t, b.did)
+	require.Equal(t, http.StatusSeeOther, b.ask(t, "operator", path+"/stop", url.Values{}).Code)
+	_, err := run.Wait(t.Context(), time.Minute)
+	require.ErrorIs(t, err, context.Canceled)
+	testkit.Eventually(t, 30*time.Second, func() bool {
+		return strings.Contains(b.ask(t, "viewer", path, nil).Body.String(), "The job was stopped by key key-operator.")
+	}, "its end is stored")
+
+	_, err = rows.BeginJob(t.Context(), &model.Job{ID: "gone", Name: "load snow", What: model.Say("Load of %s", "snow"), Owner: "p3",
+		Began: time.Now()})
+	require.NoError(t, err)
+	ledger.Tamper(t, db.Stmt{SQL: `UPDATE job SET seen_at = seen_at - 31000 WHERE id = 'gone'`})
+	require.Contains(t, b.ask(t, "viewer", "/jobs/gone", nil).Body.String(), "The job has ended with its process")
+	require.Contains(t, b.ask(t, "viewer", "/jobs", nil).Body.String(), "ended with its process: start it again")
+}
+
+// While the ledger is down, the page says that it lists the jobs of this server only.
+func TestJobsWithoutTheLedger(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	_, path := f.starts(t, &jobs.Order{Name: "a", What: model.Say("Audit"), Do: func(context.Context, *jobs.Report) error { return nil }})
+	list := f.ask(t, "viewer", "/jobs", nil).Body.String()
+	require.Contains(t, list, `id="unread"`)
+	require.Contains(t, list, `href="`+path+`"`)
 }
 
 // lasting has replays that run until they are stopped.
@@ -73,17 +136,10 @@ func (l lasting) StartReplay(ctx context.Context, _ ops.Replay) (*model.ReplayRe
 	return nil, ctx.Err()
 }
 
-// A panic in a job ends that job only, and a panic in a page that page only.
-func TestPanickingJob(t *testing.T) {
+// A panic in a page ends that page only.
+func TestPanickingPage(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zapcore.WarnLevel)
-	all := newJobs(zap.New(core))
-	defer all.close()
-	j, err := all.start(Job{What: model.Say("Audit")}, func(context.Context, *Job) error { panic("a bug") })
-	require.NoError(t, err)
-	got := all.wait(t.Context(), j)
-	require.False(t, got.Running())
-	require.Contains(t, got.Error, "panicked")
 	f := setup(t, func(_ *configs.Console, d *Deps) { d.Log = zap.New(core) })
 	f.Console.source = nil
 	w := f.ask(t, "viewer", "/campaigns/rain", nil)
@@ -93,7 +149,7 @@ func TestPanickingJob(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, p.readDue(t.Context()))
 	require.ErrorIs(t, (<-seen.c).err, guard.ErrPanic)
-	require.Equal(t, 3, logs.FilterField(zap.String("code", "handler_panicked")).Len())
+	require.Equal(t, 2, logs.FilterField(zap.String("code", "handler_panicked")).Len())
 }
 
 func TestLasts(t *testing.T) {

@@ -2,6 +2,9 @@ package console
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/jobs"
 )
 
 // letterPage is the data of the page of dead letters. With a filter it has a list of them, too.
@@ -248,25 +252,36 @@ func (c *Console) workLetters(a access.Action, what, counts model.Sentence,
 			c.fail(w, r, http.StatusBadRequest, text)
 			return
 		}
-		path, name := r.URL.Path, what
+		order := lettersOrder(a, r.URL.Path, in, what, func(ctx context.Context) (*model.LetterReport, error) {
+			return do(ctx, c.operations(who), in)
+		})
 		if in.DryRun {
-			name = counts
+			order.What = counts
 		}
-		c.startJob(w, r, who, Job{What: name}, func(ctx context.Context, j *Job) (err error) {
-			j.Letters, err = do(ctx, c.operations(who), in)
+		c.startJob(w, r, who, order)
+	}
+}
+
+// lettersOrder returns the order to decide about letters. The same decision in two windows is one job.
+func lettersOrder(a access.Action, path string, in ops.Letters, what model.Sentence,
+	do func(ctx context.Context) (*model.LetterReport, error)) *jobs.Order {
+	text, _ := json.Marshal(in) // it has no field that JSON can't write
+	sum := sha256.Sum256(text)
+	return &jobs.Order{Name: string(a) + " " + hex.EncodeToString(sum[:]), What: what, Campaign: in.Campaign, Stopper: a,
+		Do: func(ctx context.Context, r *jobs.Report) (err error) {
+			r.Letters, err = do(ctx)
 			again := in
 			switch {
-			case j.Letters == nil:
-			case in.DryRun && err == nil && j.Letters.Matched > 0:
-				again.Expect = &j.Letters.Matched
-				j.Again = &Again{a, path, again}
-			case !in.DryRun && j.Letters.Next != "":
-				again.After = string(j.Letters.Next)
-				j.Again = &Again{a, path, again}
+			case r.Letters == nil:
+			case in.DryRun && err == nil && r.Letters.Matched > 0:
+				again.Expect = &r.Letters.Matched
+				r.Again = &jobs.Again{Action: a, Path: path, Order: again}
+			case !in.DryRun && r.Letters.Next != "":
+				again.After = string(r.Letters.Next)
+				r.Again = &jobs.Again{Action: a, Path: path, Order: again}
 			}
-			return errors.Join(err, in.Refused(j.Letters))
-		})
-	}
+			return errors.Join(err, in.Refused(r.Letters))
+		}}
 }
 
 // lettersOf parses a form about letters. Selected letters take precedence over the filter.

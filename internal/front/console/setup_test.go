@@ -27,6 +27,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
+	"github.com/hongbao-project/hongbao/internal/ops/jobs"
 	"github.com/hongbao-project/hongbao/internal/ops/payments"
 )
 
@@ -308,6 +309,30 @@ func (k *keys) EndSession(_ context.Context, session string) error {
 	return nil
 }
 
+// noLedger implements jobs.Rows while the ledger is down: a server knows only its own jobs.
+type noLedger struct{}
+
+var errNoLedger = hongbao.Outagef(hongbao.ClassTransient, "the ledger is down")
+
+func (noLedger) BeginJob(context.Context, *model.Job) (*model.Job, error)   { return nil, errNoLedger }
+func (noLedger) KeepJobs(context.Context, []model.Job) ([]model.Job, error) { return nil, errNoLedger }
+func (noLedger) StopJob(context.Context, string, string) error              { return errNoLedger }
+func (noLedger) Jobs(context.Context) ([]model.Job, error)                  { return nil, errNoLedger }
+func (noLedger) Job(context.Context, string) (j model.Job, found bool, err error) {
+	return j, false, nil
+}
+func (noLedger) LastJob(context.Context, string) (j model.Job, found bool, err error) {
+	return j, false, errNoLedger
+}
+
+// starts starts a job, and returns the path of its page.
+func (f *fixture) starts(t *testing.T, o *jobs.Order) (*jobs.Run, string) {
+	t.Helper()
+	run, err := f.jobs.Start(t.Context(), o)
+	require.NoError(t, err)
+	return run, "/jobs/" + run.Job().ID
+}
+
 // fixture is a Console over a fake Source and a fake Authority.
 type fixture struct {
 	*Console
@@ -324,14 +349,14 @@ func setup(t *testing.T, change func(*configs.Console, *Deps)) *fixture {
 			{Name: model.Say("Row of the ledger"), Text: model.Say("Not finished yet.")}}}}
 	f.live.Spread = []model.Bin{{Low: 1, High: 5, Granted: 10, Plan: 4711}}
 	cfg := configs.Console{Every: time.Second, Watchers: 3, SessionTime: time.Hour, IdleTime: time.Minute}
-	deps := Deps{Source: f.fakeSource, Actions: f.fakeSource, Operations: f.fakeSource.operations, Authority: f.keys, Log: zap.NewNop(), Deployment: "test"}
+	deps := Deps{Source: f.fakeSource, Actions: f.fakeSource, Operations: f.fakeSource.operations, Authority: f.keys, Jobs: jobs.New(noLedger{}, "p1", zap.NewNop()), Log: zap.NewNop(), Deployment: "test"}
 	if change != nil {
 		change(&cfg, &deps)
 	}
 	var err error
 	f.Console, err = New(cfg, deps)
 	require.NoError(t, err)
-	t.Cleanup(f.jobs.close)
+	t.Cleanup(f.jobs.Close)
 	return f
 }
 

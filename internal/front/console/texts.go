@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
@@ -20,6 +21,7 @@ func (t *tongue) functions() template.FuncMap {
 		"money": t.money, "sums": t.sums, "sinkName": deliveryTo, "count": count, "ago": t.ago, "clock": t.clock, "at": t.at, "zone": t.zone, "rate": rounded, "now": time.Now, "clockOf": func(w when) string { return w.At.In(location(w.zone)).Format(time.TimeOnly) }, "icon": icon, "badge": badge, "len64": func(list []listed) int64 { return int64(len(list)) }, "phases": func(list []model.Campaign) []phaseGroup { return phasesOf(list, time.Now()) }, "lasts": t.lasts, "seconds": t.seconds,
 		"state": t.state, "answer": t.answer, "reason": t.reason, "errorClass": t.errorClass, "split": t.split, "percent": percent, "bars": t.bars, "line": t.line, "class": stateClass,
 		"action": t.action, "stepClass": stepClass, "stepLevel": stepLevel,
+		"local": t.local, "report": reportText, "roles": rolesFor, "actionNamed": func(a string) access.Action { return access.Action(a) },
 		"outcome": t.outcome, "outcomeClass": outcomeClass, "details": details,
 		"sub": func(a, b int64) int64 { return a - b }, "drawn": rand.Text,
 	}
@@ -89,6 +91,15 @@ func (t *tongue) at(w when) template.HTML {
 	//nolint:gosec // it is made of numbers, and of words of the catalogue
 	return template.HTML(`<time datetime="` + utc.Format(time.RFC3339) + `" title="` + utc.Format(time.DateTime) + ` UTC">` + t.when(w) +
 		"</time>")
+}
+
+// local is clock for a page: where scripts run, console.js writes the reader's own time before it.
+func (t *tongue) local(at time.Time) template.HTML {
+	if at.IsZero() {
+		return template.HTML(t.clock(at)) //nolint:gosec // it is a word of the catalogue
+	}
+	//nolint:gosec // it is made of numbers
+	return template.HTML(`<time data-local datetime="` + at.UTC().Format(time.RFC3339) + `">` + t.clock(at) + "</time>")
 }
 
 // location returns a time zone; UTC if there is none of this name.

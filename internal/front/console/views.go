@@ -11,7 +11,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/model"
-	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
 // view is a page with live updates.
@@ -27,7 +26,7 @@ func everything(now *reading, _ *access.Caller) any { return now.data }
 
 // viewOf returns the page with a path. It returns false if there is no such page, or if the caller may not see
 // it.
-func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
+func (c *Console) viewOf(ctx context.Context, path string, who *access.Caller) (view, bool) {
 	if s, ok := parseSearch(path); ok {
 		s.Scope = strings.Join(who.Campaigns, ",")
 		return view{model.Say("Campaigns"), "campaigns", "campaigns-live",
@@ -47,16 +46,7 @@ func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
 			c.work, everything}, who.May(access.ReadSinks) == nil
 	}
 	if id, ok := strings.CutPrefix(path, "/jobs/"); ok {
-		j := c.jobs.find(id, who)
-		if j == nil {
-			return view{}, false
-		}
-		return view{j.What, "job", "job-live", func(context.Context) (any, error) {
-			if now := c.jobs.find(id, &access.Caller{}); now != nil { // viewOf has already checked the scope
-				return now, nil
-			}
-			return j, nil // newer jobs have pushed this one out of the list
-		}, everything}, true
+		return c.jobView(ctx, id, who)
 	}
 	id, ok := strings.CutPrefix(path, "/campaigns/")
 	if !ok || hongbao.CheckCampaignID(id) != nil || !who.Sees(id) {
@@ -67,19 +57,8 @@ func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
 		if err != nil {
 			return nil, err
 		}
-		return &watched{live, c.glancer.look().sinks, time.Now()}, nil
+		return &watched{live, c.glancer.look().sinks, c.jobs.AuditOf(ctx, live.Audit.At), time.Now()}, nil
 	}, c.viewCampaign}, true
-}
-
-// Work is the data of the page of jobs: the jobs of this process, and all replays.
-type Work struct {
-	Jobs    []Job
-	Replays []deliveries.ReplayState
-}
-
-func (c *Console) work(ctx context.Context) (any, error) {
-	replays, err := c.source.Replays(ctx)
-	return Work{c.jobs.all(), replays}, err
 }
 
 // visible returns the campaigns that the caller may see.
@@ -94,8 +73,8 @@ func visible(now *reading, who *access.Caller) any {
 // Audited is a campaign with the differences that the last audit found.
 type Audited struct {
 	*model.Live
-	// Listed reports whether this process ran the last audit. If so, Differences has the campaign's
-	// differences, and Elsewhere counts all others.
+	// Listed reports whether a server ran the last audit. If so, Differences has the campaign's differences, and Elsewhere
+	// counts all others.
 	Listed      bool
 	Differences []model.Difference
 	Elsewhere   int
@@ -107,14 +86,13 @@ func (c *Console) viewCampaign(now *reading, _ *access.Caller) any {
 	if !ok {
 		return now.data
 	}
-	return viewCampaign(w, c.withAudit(w.Live), now.rates, c.cfg.Every, time.Now())
+	return viewCampaign(w, withAudit(w.Live, w.audit), now.rates, c.cfg.Every, time.Now())
 }
 
-// withAudit adds the differences of the last audit if this process ran it.
-func (c *Console) withAudit(live *model.Live) Audited {
+// withAudit adds the differences of the last audit, if a server has its report.
+func withAudit(live *model.Live, last *model.AuditReport) Audited {
 	out := Audited{Live: live}
-	last := c.jobs.lastAudit() // Redis keeps when it started in milliseconds
-	if out.Listed = last != nil && last.Started.Truncate(time.Millisecond).Equal(live.Audit.At); !out.Listed {
+	if out.Listed = last != nil; !out.Listed {
 		return out
 	}
 	for _, d := range last.Differences {
@@ -133,7 +111,7 @@ func (c *Console) watchable(w http.ResponseWriter, r *http.Request, who *access.
 	if path == "/" {
 		path = r.URL.RequestURI()
 	}
-	v, ok := c.viewOf(path, who)
+	v, ok := c.viewOf(r.Context(), path, who)
 	if !ok {
 		c.fail(w, r, http.StatusNotFound, model.Say("There is no such page, or your key is not valid for this campaign."))
 		return

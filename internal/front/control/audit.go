@@ -5,12 +5,12 @@ import (
 	"errors"
 	"math"
 	"net/http"
-	"time"
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/books"
+	"github.com/hongbao-project/hongbao/internal/ops/jobs"
 )
 
 // auditAnswer is the report of an audit, or says which audit runs.
@@ -57,15 +57,13 @@ func runAudit(ctx context.Context, c *call) (any, error) {
 	if err := f.done(); err != nil {
 		return nil, err
 	}
-	j := &job{name: "audit " + in.Request, keep: c.keep, do: func(ctx context.Context) (any, error) {
-		report, err := c.ops().Audit(ctx, in)
-		return auditAnswer{Report: report}, err
-	}}
-	running := &model.RunningAudit{Since: time.Now().UTC(), By: c.who.Name()}
-	if x := c.tasks.running(j.name); x != nil {
-		running.Since = x.begun.UTC()
+	order := jobs.Audit(c.ops(), in)
+	answerOf := func(r *jobs.Report) any { return auditAnswer{Report: r.Audit} }
+	order.Keep = func(ctx context.Context, r *jobs.Report) { c.keep(ctx, answerOf(r)) }
+	begun := func(j model.Job) any {
+		return auditAnswer{Running: &model.RunningAudit{Since: j.Began, By: "key:" + j.By}}
 	}
-	answer, err := c.long(ctx, auditAnswer{Running: running}, j)
+	answer, err := c.long(ctx, begun, order, answerOf)
 	var runs *books.AuditRunsError
 	if errors.As(err, &runs) && runs.Request == in.Request { // another server runs the audit of this request
 		return later{auditAnswer{Running: &runs.RunningAudit}}, nil

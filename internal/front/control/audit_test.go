@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
@@ -101,12 +100,9 @@ func TestReportOfALongAudit(t *testing.T) {
 	d.post("operator", at, order, under("k1")).OK(t, http.StatusAccepted, &begun)
 	require.WithinDuration(t, time.Now(), begun.Running.Since, time.Minute)
 
-	other, err := New(d.app, d.app.Authority(), zap.NewNop(), d.c.cfg)
-	require.NoError(t, err)
-	t.Cleanup(other.Close)
-	second, err := other.API().Handler()
-	require.NoError(t, err)
-	for _, h := range []http.Handler{d.h, second} {
+	first := d.h
+	d.serve("second", d.c.cfg.Patience)
+	for _, h := range []http.Handler{first, d.h} {
 		d.h = h
 		d.post("operator", at, order, under("k1")).OK(t, http.StatusAccepted, &seen)
 		require.Equal(t, begun.Running.By, seen.Running.By)

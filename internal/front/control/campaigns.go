@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -13,9 +14,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/front/web"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ops/find"
+	"github.com/hongbao-project/hongbao/internal/ops/jobs"
 )
 
 func campaignReads() []operation {
@@ -102,7 +105,7 @@ func campaignChanges() []operation {
 				"pattern; a file of codes needs `hongbao campaign create`. docs/campaigns.md describes the fields.",
 			action: access.CreateCampaign, body: hongbao.Campaign{}, answer: campaigns.Created{},
 			accepted: campaigns.Created{},
-			codes:    []string{"specification_invalid", "specification_impossible", "campaign_exists", "unknown_campaign"},
+			codes:    []string{"specification_invalid", "specification_impossible", "campaign_exists", "unknown_campaign", "conflict"},
 			do:       create, raw: true, inTransaction: true, after: storeCodes,
 		},
 		{
@@ -203,8 +206,7 @@ func storeCodes(ctx context.Context, c *call, answer any) (any, error) {
 	if err != nil || in.Spec.Codes == nil {
 		return answer, err
 	}
-	return c.long(ctx, answer, &job{name: "codes of " + in.Spec.ID,
-		do: func(ctx context.Context) (any, error) { return answer, c.ops().StoreCodes(ctx, in) }})
+	return c.long(ctx, always(answer), jobs.Codes(c.ops().StoreCodes, &in), func(*jobs.Report) any { return answer })
 }
 
 // load loads a campaign. If that takes long, it continues after the answer 202.
@@ -213,23 +215,33 @@ func load(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.long(ctx, ops.LoadedOf(&shown.Spec, true), &job{name: "load " + c.campaign,
-		do: func(ctx context.Context) (any, error) { return c.ops().LoadCampaign(ctx, c.campaign) }})
+	return c.long(ctx, always(ops.LoadedOf(&shown.Spec, true)), jobs.Load(c.ops(), c.campaign), func(r *jobs.Report) any { return r.Loaded })
 }
 
-// long runs a job as a task. If the job takes longer than Config.Patience, the task continues in the
-// background. Then long returns begun, and the answer has status 202.
-func (c *call) long(ctx context.Context, begun any, j *job) (any, error) {
-	x, err := c.tasks.start(j, func(ctx context.Context) (any, error) { return j.do(access.As(ctx, c.actor)) })
-	if err != nil {
-		return nil, err
+// long runs an order as a job, or joins the job that runs under its name on any server, and returns the answer that it
+// makes of the report. If the job takes longer than Config.Patience, it goes on in the background, and the answer is that
+// of begun, with status 202.
+func (c *call) long(ctx context.Context, begun func(model.Job) any, o *jobs.Order, answer func(*jobs.Report) any) (any, error) {
+	until := time.Now().Add(c.cfg.Patience)
+	for {
+		x, err := c.jobs.Start(ctx, o.For(&c.who, c.actor))
+		if err != nil {
+			return nil, err
+		}
+		report, err := x.Wait(ctx, time.Until(until))
+		switch {
+		case errors.Is(err, jobs.ErrElsewhere): // with an error, for example: this server does the work again
+		case errors.Is(err, jobs.ErrRuns), err == nil && o.Keep != nil && !x.Here(): // the other server stores the whole answer
+			return later{begun(x.Job())}, nil
+		case report == nil:
+			return nil, err
+		default:
+			return answer(report), err
+		}
 	}
-	answer, err := x.wait(ctx, c.cfg.Patience)
-	if errors.Is(err, errStillRuns) {
-		return later{begun}, nil
-	}
-	return answer, err
 }
+
+func always(answer any) func(model.Job) any { return func(model.Job) any { return answer } }
 
 // refund refunds what no user got. It answers 202 while grants are still being settled.
 func refund(ctx context.Context, c *call) (any, error) {

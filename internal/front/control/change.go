@@ -182,8 +182,8 @@ func keptText(status int, answer any) ([]byte, error) {
 	return text, nil
 }
 
-// keep stores the answer of a task that outlived its request, so that a repeat gets it from any server. While a repeat
-// waits for the task, that repeat stores the answer.
+// keep stores the answer of a job that outlived its request, so that a repeat gets it from any server. While a repeat
+// waits for the job, that repeat stores the answer.
 func (c *call) keep(ctx context.Context, answer any) {
 	text, err := keptText(http.StatusOK, answer)
 	if err == nil {
@@ -196,7 +196,7 @@ func (c *call) keep(ctx context.Context, answer any) {
 		})
 	}
 	if err != nil {
-		c.log.Warn("the answer of a task was not stored: a repeat of the request does the work again",
+		c.log.Warn("the answer of a job was not stored: a repeat of the request does the work again",
 			zap.String("action", string(c.action)), zap.Error(err))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/front/web"
+	"github.com/hongbao-project/hongbao/internal/ops/jobs"
 )
 
 // Authority identifies callers; access.Authority implements it.
@@ -22,8 +23,16 @@ type Authority interface {
 type Config struct {
 	// AnswerTime is the time limit for a request.
 	AnswerTime time.Duration
-	// Patience is how long a request waits for its task. After that the answer is 202, and the task continues.
+	// Patience is how long a request waits for its job. After that the answer is 202, and the job goes on.
 	Patience time.Duration
+}
+
+// Deps has the dependencies of a Control.
+type Deps struct {
+	App       *app.App
+	Authority Authority
+	Jobs      *jobs.Registry
+	Log       *zap.Logger
 }
 
 // Control serves the administration API. It is safe for concurrent use.
@@ -31,21 +40,17 @@ type Control struct {
 	cfg       Config
 	app       *app.App
 	authority Authority
+	jobs      *jobs.Registry
 	log       *zap.Logger
-	tasks     *tasks
 }
 
-// New returns a Control. Close ends it.
-func New(a *app.App, authority Authority, log *zap.Logger, cfg Config) (*Control, error) {
-	if a == nil || authority == nil || log == nil || cfg.AnswerTime <= 0 || cfg.Patience <= 0 {
-		return nil, errors.New("control: the app, the authority, the log and every field of Config are required")
+// New returns a Control.
+func New(cfg Config, deps Deps) (*Control, error) {
+	if deps.App == nil || deps.Authority == nil || deps.Jobs == nil || deps.Log == nil || cfg.AnswerTime <= 0 || cfg.Patience <= 0 {
+		return nil, errors.New("control: every field of Deps and of Config is required")
 	}
-	return &Control{cfg: cfg, app: a, authority: authority, log: log, tasks: newTasks(log)}, nil
+	return &Control{cfg: cfg, app: deps.App, authority: deps.Authority, jobs: deps.Jobs, log: deps.Log}, nil
 }
-
-// Close stops the tasks that outlived their requests, and waits for them. A later request for the same load or replay
-// continues the work.
-func (c *Control) Close() { c.tasks.close() }
 
 // API returns the endpoints of the control listener under /v1/.
 func (c *Control) API() *web.API {

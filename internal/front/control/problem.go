@@ -40,7 +40,7 @@ var _ = web.AddCodes(map[string]web.Code{
 	"decided_otherwise":        {Status: http.StatusConflict, Title: "Another decision was made before"},
 	"not_payable":              {Status: http.StatusConflict, Title: "The grant can't be paid from the reserve"},
 	"replay_differs":           {Status: http.StatusConflict, Title: "The replay was started with another range or target"},
-	"not_running_here":         {Status: http.StatusConflict, Title: "This server does not run the replay"},
+	"not_running":              {Status: http.StatusConflict, Title: "No server runs the replay"},
 	"conflict":                 {Status: http.StatusConflict, Title: "The present state contradicts the request"},
 	"refused":                  {Status: http.StatusConflict, Title: "The present state does not allow it"},
 })

@@ -2,11 +2,7 @@ package control
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,6 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
+	"github.com/hongbao-project/hongbao/internal/ops/jobs"
 )
 
 type replaysAnswer struct {
@@ -29,7 +26,7 @@ type replaysAnswer struct {
 // replayState is the progress of a replay, on whichever server or command it runs.
 type replayState struct {
 	deliveries.ReplayState
-	RunsHere bool `json:"runs_here" doc:"True if this server runs the replay now. If false, another server or a hongbao replay command may run it."`
+	Running bool `json:"running" doc:"True if a server of the deployment runs the replay now. If false, a hongbao replay command may run it."`
 }
 
 // replayAnswer is the report of a replay, or its progress.
@@ -47,11 +44,7 @@ func replayOperations() []operation {
 			action: access.ReadSinks, answer: replaysAnswer{},
 			do: plain(func(ctx context.Context, c *call) (any, error) {
 				list, err := deliveries.Of(c.app).Replays(ctx)
-				out := replaysAnswer{make([]replayState, len(list))}
-				for i := range list {
-					out.Replays[i] = c.stateOf(&list[i])
-				}
-				return c.withUnnoted(out), err
+				return c.replayStates(ctx, list), err
 			}),
 		},
 		{
@@ -73,24 +66,27 @@ func replayOperations() []operation {
 		},
 		{
 			method: http.MethodPost, path: "/v1/replays/{name}/stop", id: "stop-replay", summary: "Stop a replay",
-			description: "Stops the replay and its dry runs, if this server runs them. To continue the replay, start it " +
+			description: "Stops the replay and its dry runs, on whichever servers they run. To continue the replay, start it " +
 				"again with the same name.",
 			action: access.Replay, body: empty{}, answer: replayState{}, params: []*huma.Param{name},
-			codes: []string{"unknown_replay", "not_running_here"},
+			codes: []string{"unknown_replay", "not_running"},
 			do:    plain(stopReplay),
 		},
 	}
 }
 
-// taskOf returns the name of the task that runs a replay.
-func taskOf(name string) string { return "replay " + name }
-
-func (c *call) stateOf(s *deliveries.ReplayState) replayState {
-	return replayState{*s, c.tasks.running(taskOf(s.Name)) != nil}
-}
-
 func errUnknownReplay() error {
 	return web.Refuse("unknown_replay", "no replay with this name was started")
+}
+
+// running returns the jobs that run a replay on any server, with its dry runs if dry is set. The name "" stands for all
+// replays. If the ledger can't be read, running returns those of this server.
+func (c *call) running(ctx context.Context, name string, dry bool) []jobs.Job {
+	all, _ := c.jobs.List(ctx)
+	return slices.DeleteFunc(all, func(j jobs.Job) bool {
+		runs, _, isDry, is := jobs.ReplayOf(&j.Job)
+		return !is || !j.Running() || name != "" && runs != name || isDry && !dry
+	})
 }
 
 func (c *call) replayState(ctx context.Context, name string) (replayState, error) {
@@ -98,76 +94,77 @@ func (c *call) replayState(ctx context.Context, name string) (replayState, error
 		return replayState{}, errUnknownReplay()
 	}
 	s, found, err := deliveries.Of(c.app).ReplayState(ctx, name)
-	if x := c.tasks.running(taskOf(name)); err == nil && !found && x != nil {
-		return x.unrecorded(), nil
+	if err != nil {
+		return replayState{}, err
 	}
-	if err == nil && !found {
-		err = errUnknownReplay()
+	runs := c.running(ctx, name, false)
+	switch {
+	case found:
+		return replayState{s, len(runs) > 0}, nil
+	case len(runs) > 0:
+		return unrecorded(&runs[0]), nil
 	}
-	return c.stateOf(&s), err
+	return replayState{}, errUnknownReplay()
 }
 
-// unrecorded returns the state of a replay that Redis has not recorded yet, because the replay first reads the
-// topic to find missing grants.
-func (x *task) unrecorded() replayState {
-	o := x.replay
-	return replayState{deliveries.ReplayState{Name: o.Name, Target: o.To, Dead: o.Dead, Filter: o.Filter.Hashed(), Begun: x.begun.UTC()},
-		!o.DryRun}
+// unrecorded returns the state of a replay that Redis has not recorded yet, because the replay first reads the topic to
+// find missing grants.
+func unrecorded(j *jobs.Job) replayState {
+	name, to, dry, _ := jobs.ReplayOf(&j.Job)
+	s := replayState{deliveries.ReplayState{Name: name, Target: to, Begun: j.Began}, !dry}
+	s.Filter.Campaign = j.Campaign
+	return s
 }
 
-// withUnnoted adds the replays that run on this server and are not recorded in Redis yet.
-func (c *call) withUnnoted(list replaysAnswer) replaysAnswer {
-	for _, x := range c.tasks.replays("") {
-		noted := slices.ContainsFunc(list.Replays, func(s replayState) bool { return s.Name == x.replay.Name })
-		if !noted && !x.replay.DryRun {
-			list.Replays = append(list.Replays, x.unrecorded())
-		}
+// replayStates returns the states of all replays: the recorded ones, and those that run and are not recorded yet.
+func (c *call) replayStates(ctx context.Context, recorded []deliveries.ReplayState) replaysAnswer {
+	runs := map[string]*jobs.Job{}
+	for _, j := range c.running(ctx, "", false) {
+		name, _, _, _ := jobs.ReplayOf(&j.Job)
+		runs[name] = &j
 	}
-	slices.SortFunc(list.Replays, func(a, b replayState) int { return strings.Compare(a.Name, b.Name) })
-	return list
+	out := replaysAnswer{make([]replayState, len(recorded))}
+	for i := range recorded {
+		out.Replays[i] = replayState{recorded[i], runs[recorded[i].Name] != nil}
+		delete(runs, recorded[i].Name)
+	}
+	for _, j := range runs {
+		out.Replays = append(out.Replays, unrecorded(j))
+	}
+	slices.SortFunc(out.Replays, func(a, b replayState) int { return strings.Compare(a.Name, b.Name) })
+	return out
 }
 
-// readReplay reads the fields of a replay from the body.
-func (c *call) readReplay(ctx context.Context) (o deliveries.Replay, err error) {
+// readReplay reads the fields of a replay from the body, and checks them.
+func (c *call) readReplay(ctx context.Context) (in ops.Replay, err error) {
 	f := c.fields
-	in := ops.Replay{Name: c.r.PathValue("name"), To: f.text("to"), Campaign: f.text("campaign"), User: f.text("user"),
+	in = ops.Replay{Name: c.r.PathValue("name"), To: f.text("to"), Campaign: f.text("campaign"), User: f.text("user"),
 		From: f.time("from"), Until: f.time("until"), Shard: f.text("shard"),
 		FirstSeq: f.number("first_seq", 1, int64(hongbao.MaxAmount)), LastSeq: f.number("last_seq", 1, int64(hongbao.MaxAmount)),
 		Dead: f.text("dead"), Missing: f.flag("missing"), Rate: f.number("rate", 1, deliveries.MaxRate),
 		DryRun: f.flag("dry_run"), Patience: time.Minute}
 	if err := f.done(); err != nil {
-		return o, err
+		return in, err
 	}
-	return c.ops().ReplayOrder(ctx, in)
+	_, err = c.ops().ReplayOrder(ctx, in)
+	return in, err
 }
 
 func startReplay(ctx context.Context, c *call) (any, error) {
-	o, err := c.readReplay(ctx)
+	in, err := c.readReplay(ctx)
 	if err != nil {
 		return nil, err
 	}
-	order, err := json.Marshal(o)
-	if err != nil {
-		return nil, fmt.Errorf("write the order of replay %s: %w", o.Name, err)
+	answer, err := c.long(ctx, always(replayAnswer{}), jobs.Replay(c.ops(), &c.who, &in),
+		func(r *jobs.Report) any { return replayAnswer{Report: (*report)(r.Replay)} })
+	var found app.AttentionError
+	if done, ok := answer.(replayAnswer); ok && done.Report != nil && errors.As(err, &found) { // the report contains this result
+		err = nil
 	}
-	j := job{name: taskOf(o.Name), order: string(order), replay: &o}
-	if o.DryRun { // dry runs may run concurrently with the replay and with other dry runs
-		sum := sha256.Sum256([]byte(c.who.Key + "\n" + j.order))
-		j.name += " dry run " + hex.EncodeToString(sum[:])
-	}
-	j.do = func(ctx context.Context) (any, error) {
-		done, err := deliveries.Of(c.app).Replay(ctx, o)
-		var found app.AttentionError
-		if done != nil && errors.As(err, &found) { // the report contains this result
-			err = nil
-		}
-		return replayAnswer{Report: (*report)(done)}, err
-	}
-	answer, err := c.long(ctx, replayAnswer{}, &j)
-	if _, goesOn := answer.(later); err != nil || !goesOn || o.DryRun {
+	if _, goesOn := answer.(later); err != nil || !goesOn || in.DryRun {
 		return answer, err
 	}
-	state, err := c.replayState(ctx, o.Name)
+	state, err := c.replayState(ctx, in.Name)
 	var refused *web.Refusal
 	if errors.As(err, &refused) { // the replay has just ended and delivered nothing
 		return answer, nil
@@ -175,35 +172,42 @@ func startReplay(ctx context.Context, c *call) (any, error) {
 	return later{replayAnswer{State: &state}}, err
 }
 
-// stopReplay stops the replay with a name and its dry runs, as far as they run on this server. A replay outside the
-// caller's scope looks as if it did not exist.
+// stopReplay stops the replay with a name and its dry runs, on whichever servers they run. A replay outside the caller's
+// scope looks as if it did not exist.
 func stopReplay(ctx context.Context, c *call) (any, error) {
 	name, l := c.r.PathValue("name"), c.ops()
-	stopped := slices.DeleteFunc(c.tasks.replays(name), func(x *task) bool { return !l.OwnsReplay(ctx, &x.replay.Filter) })
-	if len(stopped) == 0 {
+	runs := slices.DeleteFunc(c.running(ctx, name, true), func(j jobs.Job) bool { return !l.OwnsReplay(ctx, j.Campaign) })
+	if len(runs) == 0 {
 		s, err := c.replayState(ctx, name)
 		switch {
 		case err != nil:
-		case !l.OwnsReplay(ctx, &s.Filter):
+		case !l.OwnsReplay(ctx, s.Filter.Campaign):
 			err = errUnknownReplay()
 		default:
-			err = web.Refuse("not_running_here", "the replay has ended, or another server or `hongbao replay` runs it")
+			err = web.Refuse("not_running", "the replay has ended, or `hongbao replay` runs it")
 		}
 		return nil, err
 	}
-	for _, x := range stopped {
-		x.stop()
-	}
-	for _, x := range stopped {
-		if _, err := x.wait(ctx, c.cfg.Patience); errors.Is(err, errStillRuns) {
-			return nil, hongbao.Errorf(hongbao.ClassTransient, "replay %s is still ending", name)
+	until := time.Now().Add(c.cfg.Patience)
+	for _, wait := range []bool{false, true} { // first all of them are asked
+		for i := range runs {
+			most := time.Duration(0)
+			if wait {
+				most = time.Until(until)
+			}
+			switch err := c.jobs.Stop(ctx, runs[i].ID, c.who.Key, most); {
+			case errors.Is(err, jobs.ErrRuns) && wait:
+				return nil, hongbao.Errorf(hongbao.ClassTransient, "replay %s is still ending", name)
+			case err != nil && !errors.Is(err, jobs.ErrRuns):
+				return nil, err
+			}
 		}
 	}
 	s, found, err := deliveries.Of(c.app).ReplayState(ctx, name)
 	if err != nil || found {
-		return c.stateOf(&s), err
+		return replayState{s, false}, err
 	}
-	last := stopped[0].unrecorded()
-	last.RunsHere = false
+	last := unrecorded(&runs[0])
+	last.Running = false
 	return last, nil
 }

@@ -35,12 +35,12 @@ func TestReplays(t *testing.T) {
 	var state replayState
 	d.get("viewer", "/v1/replays/repair").OK(t, http.StatusOK, &state)
 	require.True(t, state.Finished)
-	require.False(t, state.RunsHere)
+	require.False(t, state.Running)
 	require.Equal(t, *state.Events, state.Looked)
 	var all replaysAnswer
 	d.get("viewer", "/v1/replays").OK(t, http.StatusOK, &all)
 	require.Equal(t, []replayState{state}, all.Replays)
-	d.post("operator", "/v1/replays/repair/stop", "{}").Refused(t, "not_running_here")
+	d.post("operator", "/v1/replays/repair/stop", "{}").Refused(t, "not_running")
 	for body, code := range map[string]string{
 		`{}`: "invalid_value", `{"to":"kafka"}`: "unknown_sink", `{"to":"topic:"}`: "invalid_value",
 		`{"to":"topic:grants-copy","missing":true}`: "invalid_value", `{"to":"balance","dead":"balance"}`: "invalid_value",
@@ -81,5 +81,5 @@ func TestReplaysOutsideOfTheScope(t *testing.T) {
 	}
 	require.Equal(t, d.post("operator/rain*", "/v1/replays/none/stop", "{}").Body["detail"],
 		d.post("operator/rain*", "/v1/replays/theirs/stop", "{}").Body["detail"])
-	d.post("operator", "/v1/replays/theirs/stop", "{}").Refused(t, "not_running_here")
+	d.post("operator", "/v1/replays/theirs/stop", "{}").Refused(t, "not_running")
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ops/apikeys"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
+	"github.com/hongbao-project/hongbao/internal/ops/jobs"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
@@ -39,7 +40,9 @@ type desk struct {
 	cfg  *configs.Config
 	app  *app.App
 	c    *Control
+	jobs *jobs.Registry
 	h    http.Handler
+	core zapcore.Core
 	logs *observer.ObservedLogs
 	keys map[string]string // by role, or by role/SCOPE for a key with a scope
 }
@@ -84,7 +87,7 @@ func setup(t *testing.T, o options) *desk {
 		return err
 	}))
 	core, logs := observer.New(zapcore.WarnLevel)
-	d := &desk{t: t, cfg: cfg, logs: logs, keys: map[string]string{}}
+	d := &desk{t: t, cfg: cfg, core: core, logs: logs, keys: map[string]string{}}
 	opened, done := make(chan *app.App), make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	go func() {
@@ -104,11 +107,8 @@ func setup(t *testing.T, o options) *desk {
 	if o.patience == 0 {
 		o.patience = 20 * time.Second
 	}
-	d.c, err = New(d.app, d.app.Authority(), zap.New(core), Config{AnswerTime: 30 * time.Second, Patience: o.patience})
-	require.NoError(t, err)
-	d.h, err = d.c.API().Handler()
-	require.NoError(t, err)
-	t.Cleanup(func() { d.c.Close(); cancel(); require.NoError(t, <-done) })
+	t.Cleanup(func() { cancel(); require.NoError(t, <-done) })
+	d.serve("first", o.patience)
 	for _, role := range access.Roles() {
 		d.key(string(role), role)
 		if !ofBank(role) {
@@ -116,6 +116,20 @@ func setup(t *testing.T, o options) *desk {
 		}
 	}
 	return d
+}
+
+// serve makes a server of the administration API with jobs of its own, and sends it the next requests. d.logs has what the
+// jobs of all servers have logged.
+func (d *desk) serve(owner string, patience time.Duration) {
+	d.t.Helper()
+	log := zap.New(d.core)
+	d.jobs = jobs.New(d.app.Access(), owner, log)
+	d.t.Cleanup(d.jobs.Close)
+	var err error
+	d.c, err = New(Config{AnswerTime: 30 * time.Second, Patience: patience}, Deps{App: d.app, Authority: d.app.Authority(), Jobs: d.jobs, Log: log})
+	require.NoError(d.t, err)
+	d.h, err = d.c.API().Handler()
+	require.NoError(d.t, err)
 }
 
 // ofBank reports whether the role is for the balance API. Such keys have a client and no campaigns.

@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ops/jobs"
 )
 
 func topUpOperation() operation {
@@ -47,9 +48,9 @@ func dealTopUp(ctx context.Context, c *call, answer any) (any, error) {
 	if err := json.Unmarshal(answer.(json.RawMessage), &ordered); err != nil { //nolint:forcetypeassert // see change
 		return nil, err
 	}
-	name := fmt.Sprintf("top-up of %s, generation %d", id, ordered.Generation)
-	final, err := c.long(ctx, answer, &job{name: name,
-		do: func(ctx context.Context) (any, error) { return answer, campaigns.Of(c.app).DealTopUps(ctx, id) }})
+	order := &jobs.Order{Name: fmt.Sprintf("top-up of %s, generation %d", id, ordered.Generation), What: model.Say("Top-up of %s", id),
+		Campaign: id, Do: func(ctx context.Context, _ *jobs.Report) error { return campaigns.Of(c.app).DealTopUps(ctx, id) }}
+	final, err := c.long(ctx, always(answer), order, func(*jobs.Report) any { return answer })
 	if campaigns.TopUpWaits(err) {
 		return later{answer}, nil
 	}

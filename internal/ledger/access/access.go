@@ -1,10 +1,10 @@
-// Package access keeps in the ledger's database who may act, and who has acted: the API keys, the console's sessions and
-// the journal. Package internal/base/access has their values and rules.
+// Package access keeps in the ledger's database who may act, and who has acted: the API keys, the console's sessions, the
+// journal and the jobs. Package internal/base/access has their values and rules.
 package access
 
 import "github.com/hongbao-project/hongbao/internal/ledger/tables"
 
-// Access is the part of a ledger's database with the API keys, the sessions and the journal. All methods are safe for
+// Access is the part of a ledger's database with the API keys, the sessions, the journal and the jobs. All methods are safe for
 // concurrent use. Within tables.DB.Together they are a part of that transaction.
 type Access struct{ tables *tables.DB }
 

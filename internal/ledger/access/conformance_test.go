@@ -24,10 +24,13 @@ func newFixture(t *testing.T, d db.Database) *fixture {
 
 // cases are the cases that every database must pass.
 var cases = map[string]func(*testing.T, *fixture){
-	"API keys":                                 testKeys,
-	"concurrent rotations of an API key":       testKeysTogether,
-	"sessions of the console":                  testSessions,
-	"the journal":                              testJournal,
+	"API keys":                           testKeys,
+	"concurrent rotations of an API key": testKeysTogether,
+	"sessions of the console":            testSessions,
+	"jobs":                               testJobs,
+	"jobs of processes that are gone":    testLostJobs,
+	"many jobs":                          testManyJobs,
+	"the journal":                        testJournal,
 	"the journal with the change it describes": testJournalTogether,
 }
 

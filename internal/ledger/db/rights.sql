@@ -9,10 +9,10 @@ REVOKE ALL ON ALL TABLES IN SCHEMA public FROM hongbao_control, hongbao_work, ho
 GRANT SELECT ON ALL TABLES IN SCHEMA public TO hongbao_control;
 GRANT INSERT ON campaign, generation, code, account, transfer, refund, refund_close, grants, quarantine, pending, shard,
     fence, accepted_loss, disowned, control, seal, seal_seqs, topic_base, archive, archive_shard, archive_copy, acknowledged, api_key,
-    console_session, journal, idempotency, credit_fund, credit_funding, credit_account, credit TO hongbao_control;
+    console_session, job, journal, idempotency, credit_fund, credit_funding, credit_account, credit TO hongbao_control;
 GRANT UPDATE ON campaign, generation, account, quarantine, pending, shard, fence, control, seal, archive, archive_copy, api_key,
-    console_session, idempotency, credit_fund, credit_account, credit TO hongbao_control;
-GRANT DELETE ON grants, pending, seal_seqs, topic_base, archive_copy, acknowledged, console_session, idempotency TO hongbao_control;
+    console_session, job, idempotency, credit_fund, credit_account, credit TO hongbao_control;
+GRANT DELETE ON grants, pending, seal_seqs, topic_base, archive_copy, acknowledged, console_session, job, idempotency TO hongbao_control;
 
 -- hongbao_work reads seeds, because it checks each grant against the plan. It reads neither keys nor sessions.
 GRANT SELECT ON hongbao_schema, deployment, campaign, generation, code, account, transfer, refund, refund_close, grants,

@@ -145,7 +145,7 @@ func (a Books) writeArchive(ctx context.Context, want *Archived, dir string) (su
 	record := make([]string, len(archiveColumns))
 	var grants int64
 	var amount hongbao.Amount
-	writing := a.app.LongCall("writing the grants of "+want.Campaign, want.Grants)
+	writing := a.app.LongCall(ctx, "writing the grants of "+want.Campaign, want.Grants)
 	defer writing.End()
 	err = a.app.Ledger().EachGrant(ctx, want.Campaign, func(g hongbao.Grant) error {
 		if grants, amount = grants+1, amount+g.Amount; grants%1000 == 0 {

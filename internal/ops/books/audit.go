@@ -212,7 +212,7 @@ func (a Books) Audit(ctx context.Context, opts audit.Options) (*model.AuditRepor
 		}
 	}
 	cfg.Unread = a.app.Config.UnreadSinks()
-	auditing := a.app.LongCall("audit", 0)
+	auditing := a.app.LongCall(ctx, "audit", 0)
 	defer auditing.End()
 	cfg.Step = func(what string) { auditing.Step("audit: " + what) }
 	report, err := audit.Run(ctx, cfg, opts)

@@ -86,7 +86,7 @@ func (a Books) Export(ctx context.Context, e Export) ([]Exported, error) {
 	}
 	files := []Exported{}
 	var failed, late error // of campaigns that can't be exported, and of those whose day may get more lines
-	exporting := a.app.LongCall("exporting campaigns", int64(len(campaigns)))
+	exporting := a.app.LongCall(ctx, "exporting campaigns", int64(len(campaigns)))
 	defer exporting.End()
 	for i := range campaigns {
 		exporting.Set(int64(i))

@@ -142,7 +142,7 @@ func (a Campaigns) load(ctx context.Context, id string) (hongbao.Campaign, error
 	if err := a.app.Ledger().BeginLoad(ctx, id); err != nil {
 		return c.Spec, err
 	}
-	loading := a.app.LongCall("loading "+id, c.Spec.Packets)
+	loading := a.app.LongCall(ctx, "loading "+id, c.Spec.Packets)
 	defer loading.End()
 	err = loading.Stopped(ctx, loader.Load(ctx, c.Spec, plan, c.Hash, loading.Set),
 		"no one can win before all packets are loaded. Run the same command again: it continues")
@@ -181,7 +181,7 @@ func (a Campaigns) createCodes(ctx context.Context, c *hongbao.Campaign, read []
 	} else if err := a.sameCodes(ctx, c.ID, read); err != nil {
 		return err
 	}
-	storing := a.app.LongCall("storing the codes of "+c.ID, c.Packets)
+	storing := a.app.LongCall(ctx, "storing the codes of "+c.ID, c.Packets)
 	defer storing.End()
 	err := storing.Stopped(ctx, a.app.Ledger().AddCodes(ctx, c.ID, draw, storing.Set), "run the same command again: it continues")
 	if err != nil || read == nil {

@@ -274,7 +274,7 @@ func (a Campaigns) dealAfter(ctx context.Context, c *ledger.StoredCampaign,
 		}
 		g := &load.Generation{Spec: c.Spec, Hash: c.Hash, PlanHash: s.Hash, Number: s.Generation,
 			Packets: s.First + s.Packets - 1, Total: s.Expect + s.Total, Plan: plan}
-		if err := loader.TopUp(ctx, g, a.app.LongCall("dealing more packets of "+c.Spec.ID, g.Packets).Set); err != nil {
+		if err := loader.TopUp(ctx, g, a.app.LongCall(ctx, "dealing more packets of "+c.Spec.ID, g.Packets).Set); err != nil {
 			return err
 		}
 	}

@@ -89,7 +89,7 @@ func (a Deliveries) replay(ctx context.Context, o *Replay) (*model.ReplayReport,
 	var looked *app.LongCall
 	cfg.Progress = func(r *model.ReplayReport) {
 		if looked == nil {
-			looked = a.app.LongCall("replay "+r.Name, r.Events)
+			looked = a.app.LongCall(ctx, "replay "+r.Name, r.Events)
 		}
 		looked.Set(min(r.Looked, r.Events))
 	}

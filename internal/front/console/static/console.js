@@ -25,6 +25,15 @@
   const time = (at) => live.dataset.zone
     ? new Date(at).toLocaleTimeString("en-GB", { timeZone: live.dataset.zone }) : new Date(at).toISOString().slice(11, 19) + " UTC";
 
+  // Times of people's own work are in the zone of who reads them, with UTC beside it.
+  const localize = () => {
+    for (const t of document.querySelectorAll("time[data-local]")) {
+      const at = new Date(t.dateTime);
+      if (at.getTimezoneOffset() !== 0) t.textContent = at.toLocaleString("sv-SE") + " (" + at.toISOString().slice(11, 19) + " UTC)";
+    }
+  };
+  localize();
+
   // morph makes an element like a new one, and leaves what did not change: so the focus, a scrolled table, a selected
   // text and an opened detail stay where they are, and a screen reader says nothing twice.
   const same = (a, b) => a.nodeName === b.nodeName && (a.id ?? "") === (b.id ?? "");
@@ -53,6 +62,7 @@
       const old = document.querySelector(`[data-part="${part.dataset.part}"]`);
       if (old) morph(old, part);
     }
+    localize();
     const again = focused && document.getElementById(focused); // it has moved to another row
     if (again && again !== document.activeElement) again.focus({ preventScroll: true });
   };
