@@ -251,6 +251,9 @@ func TestReadOnly(t *testing.T) {
 		require.NotContains(t, f.ask(t, "treasurer", c.page, nil).Body.String(), c.button)
 		require.Equal(t, http.StatusForbidden, f.ask(t, "treasurer", c.path, c.form).Code)
 	}
+	for _, path := range []string{"/letters/requeue?all=1", "/letters/drop?all=1"} {
+		require.NotContains(t, f.ask(t, "treasurer", path, nil).Body.String(), `name="why"`, path)
+	}
 	require.Empty(t, f.did)
 	require.Equal(t, http.StatusSeeOther, f.ask(t, "", "/login", url.Values{"key": {"viewer"}}).Code)
 }

@@ -73,8 +73,11 @@ func (a Losses) UndecidedHoles(ctx context.Context) (int64, error) {
 // UndecidedByCampaign counts the withheld packets that a person can still grant or release, of each campaign that has some.
 func (a Losses) UndecidedByCampaign(ctx context.Context) (list []model.Withheld, err error) {
 	campaigns, err := a.app.Ledger().Withholding(ctx)
-	if err != nil {
+	if err != nil || len(campaigns) == 0 {
 		return nil, err
+	}
+	if all, err := a.app.Store().Undecided(ctx, campaigns); err != nil || all == 0 {
+		return nil, err // usually, without a question for each campaign
 	}
 	for _, id := range campaigns {
 		n, err := a.Undecided(ctx, id)
