@@ -41,6 +41,9 @@ var reasons = map[string]map[string]string{
 		"busy":      "the backlog of 60 users is below its limit: TestGrabAgainstModel",
 		"refilling": "only between the announcement of a top-up and its packets, some milliseconds: TestGrabAgainstModel",
 	},
+	"http": {
+		"POST 503 refilling": "only between the announcement of a top-up and its packets, some milliseconds",
+	},
 	"alarm": {
 		"redis_down": "outages of Redis are mostly shorter than this alarm waits",
 	},
