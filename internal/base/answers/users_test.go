@@ -14,10 +14,9 @@ import (
 func TestAnswersAreWrittenHere(t *testing.T) {
 	t.Parallel()
 	exceptions := map[string]string{
-		"../../front/control/change.go":  "wraps an answer that this package wrote",
-		"../../front/control/replays.go": "an order that is stored",
-		"../../front/serve/write.go":     "one text",
-		"../../cli/journal.go":           "details of an entry, which are stored as JSON",
+		"../../front/control/change.go": "wraps an answer that this package wrote",
+		"../../front/serve/write.go":    "one text",
+		"../../cli/journal.go":          "details of an entry, which are stored as JSON",
 	}
 	for _, dir := range []string{"../../front/web", "../../front/control", "../../front/serve", "../../front/bank", "../../cli"} {
 		files, err := filepath.Glob(dir + "/*.go")

@@ -45,8 +45,9 @@ func TestLoadIsJoinedAtAnotherServer(t *testing.T) {
 	d.campaign("rain", 10, 1_000)
 	release := make(chan struct{})
 	order := jobs.Load(nil, "rain")
-	order.Do = func(context.Context, *jobs.Report) error {
+	order.Do = func(_ context.Context, r *jobs.Report) error {
 		<-release
+		r.Loaded = new(ops.Loaded)
 		return nil
 	}
 	_, err := d.jobs.Start(t.Context(), order)
