@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hongbao-project/hongbao/campaign"
@@ -85,8 +85,7 @@ func (b *controlBench) open(ctx context.Context) (end func() error, err error) {
 	}
 	b.serve, b.control, b.controlOps = addresses[0], addresses[1], addresses[3]
 	keys := filepath.Join(b.dir, "keys.json")
-	text := fmt.Sprintf(`{"keys":[{"kty":"oct","kid":"k1","alg":"HS256","k":%q}]}`, base64.RawURLEncoding.EncodeToString(benchSecret))
-	if err := os.WriteFile(keys, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(keys, benchKeys(), 0o600); err != nil {
 		return nil, fmt.Errorf("write the keys: %w", err)
 	}
 	for knob, value := range map[string]string{"SERVE_LISTEN": b.serve, "SERVE_OPS_LISTEN": addresses[2],
@@ -146,7 +145,7 @@ func (b *controlBench) row(ctx context.Context, o options) (Result, error) {
 		return res, err
 	}
 	load := &openLoop{rate: closed.rate / 2}
-	all := []*openLoop{{hist: newHistogram()}, {hist: newHistogram()}}
+	all := []*hdrhistogram.Histogram{newHistogram(), newHistogram()}
 	side := func(i int, beside func(context.Context) (func() error, error)) func(context.Context) (float64, error) {
 		return func(ctx context.Context) (p99 float64, err error) {
 			end, err := beside(ctx)
@@ -157,16 +156,14 @@ func (b *controlBench) row(ctx context.Context, o options) (Result, error) {
 			if err := b.rain(ctx, load); err != nil {
 				return 0, err
 			}
-			all[i].hist.Merge(load.hist)
+			all[i].Merge(load.hist)
 			return p(load.hist, 99), nil
 		}
 	}
 	nobody := func(context.Context) (func() error, error) { return func() error { return nil }, nil }
 	err := res.inTurn(ctx, o.rounds, side(1, nobody), side(0, b.work))
-	for i, name := range []string{"beside control", "without control"} {
-		for _, at := range []float64{50, 99, 99.9} {
-			res.Beside[fmt.Sprintf("%s, p%v, ms", name, at)] = p(all[i].hist, at)
-		}
+	for i, name := range []string{"beside control, ", "without control, "} {
+		res.besides(name, all[i])
 	}
 	res.Beside["in all rounds, updates of pages"] = float64(b.events.Load())
 	for name, n := range map[string]int64{"audits": b.audits.Load(), "replays": b.replays.Load(), "loads": b.loads.Load()} {

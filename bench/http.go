@@ -103,6 +103,11 @@ func serveFleetRow(ctx context.Context, o options) ([]Result, error) {
 
 var benchSecret = []byte("a secret of the bench, 32 bytes.")
 
+// benchKeys returns the key file of serve, by which it checks the tokens of the bench's users.
+func benchKeys() []byte {
+	return fmt.Appendf(nil, `{"keys":[{"kty":"oct","kid":"k1","alg":"HS256","k":%q}]}`, base64.RawURLEncoding.EncodeToString(benchSecret))
+}
+
 // httpRequests returns the grabs of n users in a campaign as requests that are ready to send.
 func httpRequests(campaign string, n int) ([][]byte, error) {
 	out := make([][]byte, n)
@@ -212,8 +217,7 @@ func (r *fixture) serving(ctx context.Context, n int, use func(address string) e
 	cfg.DrainDelay, cfg.Audience, cfg.Facts = 0, "hongbao", []string{"device=claim:device_id"}
 	s, err := serve.New(cfg, serve.Deps{Grabber: p, Reader: benchReader{r, st}, Log: zap.NewNop(),
 		KeyFile: func() ([]byte, string, error) {
-			return fmt.Appendf(nil, `{"keys":[{"kty":"oct","kid":"k1","alg":"HS256","k":%q}]}`,
-				base64.RawURLEncoding.EncodeToString(benchSecret)), "", nil
+			return benchKeys(), "", nil
 		}})
 	if err != nil {
 		return errors.Join(err, p.Close(ctx))

@@ -139,10 +139,8 @@ func latencyRow(ctx context.Context, o options, name, what string,
 		grabs.Merge(load.hist)
 	}
 	res.compare(runs, nil)
-	for _, at := range []float64{50, 99, 99.9} {
-		res.Beside[fmt.Sprintf("p%v, ms", at)] = p(all, at)
-		res.Beside[fmt.Sprintf("the grab itself, p%v, ms", at)] = p(grabs, at)
-	}
+	res.besides("", all)
+	res.besides("the grab itself, ", grabs)
 	res.Plot = figure("From the answer to "+what, []string{"answer to sink", "the grab itself"},
 		[]*hdrhistogram.Histogram{all, grabs})
 	return res, nil

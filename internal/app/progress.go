@@ -110,7 +110,7 @@ func (p *LongCall) Step(what string) {
 	}
 }
 
-// tell tells the progress to the caller. The caller of tell holds mu.
+// tell passes the progress to the caller of the long call. The caller of tell holds mu.
 func (p *LongCall) tell() {
 	if p.told != nil {
 		p.told(Progress{What: p.what, Done: p.done, Of: p.of})

@@ -185,6 +185,9 @@ type Live struct {
 	Notes   []Sentence
 }
 
+// Unpaid returns how many granted packets the ledger does not have yet.
+func (l *Live) Unpaid() int64 { return max(0, l.Granted-l.Settled) }
+
 // Adding returns how many packets of a top-up Redis does not have yet.
 func (l *Live) Adding() int64 { return max(0, l.Packets-l.Dealt) }
 

@@ -33,6 +33,13 @@ func (s *Sums) Add(a hongbao.Amount, currency string) {
 	(*s)[i].Amount += a
 }
 
+// AddAll adds other sums.
+func (s *Sums) AddAll(others Sums) {
+	for _, x := range others {
+		s.Add(x.Amount, x.Currency)
+	}
+}
+
 // String returns the sums in English.
 func (s Sums) String() string {
 	texts := make([]string, len(s))

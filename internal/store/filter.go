@@ -112,8 +112,8 @@ type FilterPart struct {
 // FilterHead is the name of the head of a filter.
 const FilterHead = "head"
 
-// PutFilter stores a part of a filter at the place, which must be the campaign's home. The error is ErrNotFinal if the campaign is not open or
-// has a different revision. It is ErrOvertaken if this caller was not the last to put part 0.
+// PutFilter stores a part of a filter at the place, which must be the campaign's home. The error is ErrNotFinal if the
+// campaign is not open or has a different revision. It is ErrOvertaken if this caller was not the last to put part 0.
 func (p Place) PutFilter(ctx context.Context, part *FilterPart) error {
 	reply, err := p.run(ctx, putFilterScript, []string{p.Keys.Campaign(p.Campaign), p.Keys.Filter(p.Campaign)},
 		[]any{part.Revision, part.By, part.Name, part.Text})

@@ -155,7 +155,7 @@ func flowOf(w *watched) []flowBar {
 	for _, lag := range w.Lags {
 		if lag.Sink == configs.SinkBalance {
 			list[1].Oldest = lag.Oldest
-			if list[1].Waits = max(0, w.Granted-w.Settled); !known || w.LedgerUnread {
+			if list[1].Waits = w.Unpaid(); !known || w.LedgerUnread {
 				list[1].Waits = lag.Grants
 			}
 			continue

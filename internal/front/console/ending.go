@@ -97,9 +97,6 @@ type endView struct {
 // At returns a time of the campaign for the page.
 func (v *endView) At(t time.Time) when { return when{At: t, zone: v.TimeZone} }
 
-// Unpaid returns how many granted packets the ledger does not have yet.
-func (v *endView) Unpaid() int64 { return max(0, v.Granted-v.Settled) }
-
 // Typed returns the amount of the refund as a person types it.
 func (v *endView) Typed() string { return money.Number(v.Ending.Amount, v.Ending.Currency) }
 

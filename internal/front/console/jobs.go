@@ -62,29 +62,36 @@ func (c *Console) jobView(ctx context.Context, id string, who *access.Caller) (v
 	if j == nil && (err == nil || who.Scoped()) {
 		return view{}, false
 	}
+	return c.viewOfJob(id, j), true
+}
+
+// viewOfJob returns the page of a job that the caller may see. j is nil if it could not be read.
+func (c *Console) viewOfJob(id string, j *jobs.Job) view {
 	v := view{title: model.Say("Job"), name: "job", live: "job-live", filter: everything}
 	if j != nil {
 		v.title = j.What
 	}
 	v.load = func(ctx context.Context) (any, error) {
-		now, err := c.jobs.Find(ctx, id, &access.Caller{}) // the scope was checked above
+		now, err := c.jobs.Find(ctx, id, &access.Caller{}) // the scope was checked before
 		if err == nil && now == nil {
 			err = fmt.Errorf("job %.40s: %w", id, model.ErrNotFound)
 		}
 		return now, err
 	}
-	return v, true
+	return v
 }
 
 // job shows a job of any server.
 func (c *Console) job(w http.ResponseWriter, r *http.Request, who *access.Caller) {
-	switch j, err := c.jobs.Find(r.Context(), r.PathValue("id"), who); {
+	id := r.PathValue("id")
+	switch j, err := c.jobs.Find(r.Context(), id, who); {
 	case err != nil:
 		c.failed(w, r, err)
 	case j == nil:
 		c.fail(w, r, http.StatusNotFound, noJob)
 	default:
-		c.watchable(w, r, who)
+		v := c.viewOfJob(id, j)
+		c.showView(w, r, who, &v)
 	}
 }
 

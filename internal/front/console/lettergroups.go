@@ -52,6 +52,11 @@ func groupViews(found *model.LetterGroups, f model.LetterFilter, sinks []deliver
 	return list
 }
 
+// doubtful reports whether a remote balance system may have paid the grants of a group.
+func doubtful(g *model.LetterGroup) bool {
+	return g.Sink == configs.SinkBalance && g.Class == hongbao.ClassConflict.String() && !g.Whole
+}
+
 func later(g *letterGroup) int {
 	if g.Sink == configs.SinkBalance {
 		return 0
@@ -66,7 +71,7 @@ func (g *letterGroup) advise(s *deliveries.SinkStatus) {
 	case g.Whole:
 		say(model.Say("There is nothing to deliver: workers can't read these entries, or no grab wrote them."),
 			model.Say("Find out who can write to Redis, then drop them."))
-	case g.Class == hongbao.ClassConflict.String() && g.Sink == configs.SinkBalance:
+	case doubtful(&g.LetterGroup):
 		say(model.Say("A remote balance system may have booked these credits. Ask its owners first, then confirm each one."))
 		g.Do = "hongbao dead confirm"
 	case g.Class == hongbao.ClassConflict.String() && g.Sink == configs.SinkKafka:
@@ -108,7 +113,7 @@ type lettersJudgement struct {
 
 // judgeLetters says what the dead letters mean for users. It is crimson if a payment waits.
 func judgeLetters(found *model.LetterGroups) lettersJudgement {
-	var payments, doubtful, others, whole int64
+	var payments, doubts, others, whole int64
 	var sums model.Sums
 	for i := range found.Groups {
 		switch g := &found.Groups[i]; {
@@ -118,11 +123,9 @@ func judgeLetters(found *model.LetterGroups) lettersJudgement {
 			others += g.Letters
 		default:
 			payments += g.Letters
-			for _, s := range g.Sums {
-				sums.Add(s.Amount, s.Currency)
-			}
-			if g.Class == hongbao.ClassConflict.String() {
-				doubtful += g.Letters
+			sums.AddAll(g.Sums)
+			if doubtful(g) {
+				doubts += g.Letters
 			}
 		}
 	}
@@ -141,7 +144,7 @@ func judgeLetters(found *model.LetterGroups) lettersJudgement {
 			j.More = append(j.More, text)
 		}
 	}
-	add(doubtful, model.Say("A remote balance system may have paid %d of them.", doubtful))
+	add(doubts, model.Say("A remote balance system may have paid %d of them.", doubts))
 	if payments > 0 {
 		add(others, model.Say("%d grants wait for another sink.", others))
 	}
@@ -190,10 +193,10 @@ func whatRequeueDoes(groups []model.LetterGroup) (say []model.Sentence) {
 
 // whatDropDoes says what a drop of letters does to the money and to readers.
 func whatDropDoes(groups []model.LetterGroup) (say []model.Sentence) {
-	var doubtful int64
+	var doubts int64
 	for i := range groups {
-		if g := &groups[i]; g.Sink == configs.SinkBalance && g.Class == hongbao.ClassConflict.String() && !g.Whole {
-			doubtful += g.Letters
+		if doubtful(&groups[i]) {
+			doubts += groups[i].Letters
 		}
 	}
 	sinks, whole := sinksOf(groups)
@@ -211,9 +214,9 @@ func whatDropDoes(groups []model.LetterGroup) (say []model.Sentence) {
 	if whole > 0 {
 		say = append(say, model.Say("%d entries have nothing to deliver: a drop only removes them.", whole))
 	}
-	if doubtful > 0 {
+	if doubts > 0 {
 		say = append(say, model.Say("A remote balance system may have paid %d of them. Ask its owners first: a drop returns the money to the "+
-			"sponsor, also if the user has it.", doubtful))
+			"sponsor, also if the user has it.", doubts))
 	}
 	return append(say, model.Say("This can't be undone."))
 }

@@ -2,10 +2,6 @@ package console
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -184,15 +180,14 @@ func (c *Console) confirmLetters(a access.Action) handler {
 		var ids []string
 		for i := range v.Groups {
 			ids = append(ids, v.Groups[i].Campaigns...)
-			for _, s := range v.Groups[i].Sums {
-				v.Sums.Add(s.Amount, s.Currency)
-			}
+			v.Sums.AddAll(v.Groups[i].Sums)
 		}
-		v.titles, v.What = c.titlesOf(r.Context(), ids...), whatRequeueDoes(v.Groups)
-		title := model.Say("Requeue %d dead letters", v.LetterGroups.Letters)
+		v.titles = c.titlesOf(r.Context(), ids...)
+		title, does := model.Say("Requeue %d dead letters", v.LetterGroups.Letters), whatRequeueDoes
 		if v.Drop {
-			title, v.What = model.Say("Drop %d dead letters", v.LetterGroups.Letters), whatDropDoes(v.Groups)
+			title, does = model.Say("Drop %d dead letters", v.LetterGroups.Letters), whatDropDoes
 		}
+		v.What = does(v.Groups)
 		c.show(w, r, http.StatusOK, "letters-form", page{Title: title, Caller: who, View: &v})
 	}
 }
@@ -208,7 +203,7 @@ func (c *Console) groupsOf(ctx context.Context, ids []string) (found model.Lette
 	return model.LetterGroups{Groups: model.GroupLetters(list), Letters: int64(len(list))}, nil
 }
 
-// refusePick returns a sentence about a selection of letters that the caller may not work on. It is empty if he may.
+// refusePick returns a sentence about a selection of letters that the caller may not work on. It is empty if the caller may.
 func (c *Console) refusePick(r *http.Request, who *access.Caller, a access.Action, ids []string, campaign string,
 	all bool) (nothing model.Sentence) {
 	switch {
@@ -252,7 +247,7 @@ func (c *Console) workLetters(a access.Action, what, counts model.Sentence,
 			c.fail(w, r, http.StatusBadRequest, text)
 			return
 		}
-		order := lettersOrder(a, r.URL.Path, in, what, func(ctx context.Context) (*model.LetterReport, error) {
+		order := jobs.Letters(a, r.URL.Path, in, what, func(ctx context.Context) (*model.LetterReport, error) {
 			return do(ctx, c.operations(who), in)
 		})
 		if in.DryRun {
@@ -260,28 +255,6 @@ func (c *Console) workLetters(a access.Action, what, counts model.Sentence,
 		}
 		c.startJob(w, r, who, order)
 	}
-}
-
-// lettersOrder returns the order to decide about letters. The same decision in two windows is one job.
-func lettersOrder(a access.Action, path string, in ops.Letters, what model.Sentence,
-	do func(ctx context.Context) (*model.LetterReport, error)) *jobs.Order {
-	text, _ := json.Marshal(in) // it has no field that JSON can't write
-	sum := sha256.Sum256(text)
-	return &jobs.Order{Name: string(a) + " " + hex.EncodeToString(sum[:]), What: what, Campaign: in.Campaign, Stopper: a,
-		Do: func(ctx context.Context, r *jobs.Report) (err error) {
-			r.Letters, err = do(ctx)
-			again := in
-			switch {
-			case r.Letters == nil:
-			case in.DryRun && err == nil && r.Letters.Matched > 0:
-				again.Expect = &r.Letters.Matched
-				r.Again = &jobs.Again{Action: a, Path: path, Order: again}
-			case !in.DryRun && r.Letters.Next != "":
-				again.After = string(r.Letters.Next)
-				r.Again = &jobs.Again{Action: a, Path: path, Order: again}
-			}
-			return errors.Join(err, in.Refused(r.Letters))
-		}}
 }
 
 // lettersOf parses a form about letters. Selected letters take precedence over the filter.

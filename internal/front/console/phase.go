@@ -107,12 +107,12 @@ func flow(f *facts, code string, next step) judgement {
 		j.Say = model.Say("Users can grab. Nobody has won yet.")
 	case f.Granted == 0:
 		j.Level, j.Say = levelCalm, model.Say("Nobody won a packet.")
-	case f.unpaid() == 0 && pay.Grants == 0 && others == 0:
+	case f.Unpaid() == 0 && pay.Grants == 0 && others == 0:
 		j.Say = f.each(model.Say("All %d winners are paid, and nothing waits for another sink.", f.Granted),
 			model.Say("All %d winners are in the ledger, and nothing waits for another sink.", f.Granted))
-	case f.unpaid() > 0 && pay.Grants == 0: // a rain may show it for a moment: the ledger is read before Redis
+	case f.Unpaid() > 0 && pay.Grants == 0: // a rain may show it for a moment: the ledger is read before Redis
 		j.Level, j.Say = levelWait, model.Say("%d winners are not in the ledger, and nothing is on the way to it: perhaps dead letters or "+
-			"the quarantine have them.", f.unpaid())
+			"the quarantine have them.", f.Unpaid())
 	case slow <= waits && len(f.Lags) == 1:
 		j.Say = f.each(model.Say("Winners are paid within a second."), model.Say("Winners are in the ledger within a second."))
 	case slow <= waits:
@@ -127,8 +127,8 @@ func flow(f *facts, code string, next step) judgement {
 
 // besides returns sentences about what is on the way, and what the last audit found.
 func (f *facts) besides(pays bool, others int64, oldest time.Duration) (more []model.Sentence) {
-	if pays && f.unpaid() > 0 || others > 0 {
-		more = append(more, model.Say("On the way now: %d grants to the ledger, and %d to other sinks, the oldest %s.", f.unpaid(), others, oldest))
+	if pays && f.Unpaid() > 0 || others > 0 {
+		more = append(more, model.Say("On the way now: %d grants to the ledger, and %d to other sinks, the oldest %s.", f.Unpaid(), others, oldest))
 	}
 	if a := f.Audit; a.Agrees && !a.At.IsZero() && f.Status != "open" {
 		more = append(more, model.Say("The audit at %s found no difference.", f.at(a.At)))

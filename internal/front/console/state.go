@@ -155,9 +155,6 @@ func (f *facts) lag(sink string) (lag model.Lag, known bool) {
 	return f.Lags[i], true
 }
 
-// unpaid returns how many winners of the campaign wait for their money.
-func (f *facts) unpaid() int64 { return max(0, f.Granted-f.Settled) }
-
 // each returns the first sentence for a campaign of money, and the second one for coupons without an amount, which nobody
 // pays.
 func (f *facts) each(paid, coupons model.Sentence) model.Sentence {
@@ -169,11 +166,11 @@ func (f *facts) each(paid, coupons model.Sentence) model.Sentence {
 
 func noWorker(f *facts) *judgement {
 	s := f.sink(configs.SinkBalance)
-	if s == nil || s.State != deliveries.SinkNoWorker || f.unpaid() == 0 {
+	if s == nil || s.State != deliveries.SinkNoWorker || f.Unpaid() == 0 {
 		return nil
 	}
-	return &judgement{"no_worker", levelBad, f.each(model.Say("No worker runs: %d winners wait for their money.", f.unpaid()),
-		model.Say("No worker runs: %d winners are not in the ledger yet.", f.unpaid())),
+	return &judgement{"no_worker", levelBad, f.each(model.Say("No worker runs: %d winners wait for their money.", f.Unpaid()),
+		model.Say("No worker runs: %d winners are not in the ledger yet.", f.Unpaid())),
 		[]model.Sentence{model.Say("They keep their packets, and nobody is paid twice.")},
 		step{Title: model.Say("Start a worker"), Text: []model.Sentence{model.Say("It pays the waiting winners. The campaign need not stop.")},
 			Do: []string{"hongbao work", "kubectl scale --replicas=3 deploy/hongbao-work"}}}
@@ -217,7 +214,7 @@ func sinkFault(f *facts) *judgement {
 			continue
 		}
 		j.More = []model.Sentence{model.Say("They wait on this campaign's shards, perhaps for other campaigns, too.")}
-		if s.Sink != configs.SinkBalance && f.unpaid() == 0 {
+		if s.Sink != configs.SinkBalance && f.Unpaid() == 0 {
 			j.More = append(j.More, model.Say("All winners so far are paid. Whoever reads this sink's target waits."))
 		}
 		return &j

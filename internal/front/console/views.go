@@ -116,6 +116,11 @@ func (c *Console) watchable(w http.ResponseWriter, r *http.Request, who *access.
 		c.fail(w, r, http.StatusNotFound, model.Say("There is no such page, or your key is not valid for this campaign."))
 		return
 	}
+	c.showView(w, r, who, &v)
+}
+
+// showView loads and shows a page with live updates.
+func (c *Console) showView(w http.ResponseWriter, r *http.Request, who *access.Caller, v *view) {
 	ctx, cancel := context.WithTimeout(r.Context(), loadTime)
 	defer cancel()
 	now := reading{}

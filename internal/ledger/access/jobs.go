@@ -16,7 +16,7 @@ import (
 const (
 	// JobLost is how old the last heartbeat of a job may be. After that the job has ended with its process.
 	JobLost = 30 * time.Second
-	// jobForgotten is how old it may be until the row ends, too, even if nobody has started the job again.
+	// jobForgotten is the age of the last heartbeat at which the row ends, too, even if nobody has started the job again.
 	jobForgotten = 24 * time.Hour
 	// keptJobs is how many ended jobs the ledger keeps, listedJobs how many jobs a list has.
 	keptJobs, listedJobs = 200, 50
@@ -27,6 +27,9 @@ const (
 // jobColumns ends with a place for the column of the result, and the age of the last heartbeat.
 const jobColumns = `id, name, order_hash, what, started_by, campaign, stopper, owner, began_at, seen_at, step, done, parts,
 	stop_by, ended_at, lost, error, %s, %s - seen_at`
+
+// loseJobs is the beginning of a statement that ends the rows of jobs whose processes are gone.
+const loseJobs = `UPDATE job SET ended_at = seen_at, lost = 1, claim = NULL WHERE `
 
 // selectJobs returns the beginning of a query for jobs, with or without their results.
 func (a Access) selectJobs(results bool) string {
@@ -79,7 +82,7 @@ func (a Access) BeginJob(ctx context.Context, j *model.Job) (running *model.Job,
 		}
 		insert, err := a.insertJob(j, true)
 		if found {
-			return []db.Stmt{{SQL: `UPDATE job SET ended_at = seen_at, lost = 1, claim = NULL WHERE id = $1`, Args: []any{has.ID}},
+			return []db.Stmt{{SQL: loseJobs + `id = $1`, Args: []any{has.ID}},
 				insert}, err
 		}
 		return []db.Stmt{insert}, err
@@ -179,7 +182,7 @@ func (a Access) keepJob(ctx context.Context, t db.Txn, j, kept *model.Job) (stmt
 
 // pruneJobs ends the rows of processes that are gone for long, and deletes all but the newest ended jobs.
 func (a Access) pruneJobs(ctx context.Context, t db.Txn) (stmts []db.Stmt, err error) {
-	if err := t.Run(ctx, db.Stmt{SQL: `UPDATE job SET ended_at = seen_at, lost = 1, claim = NULL WHERE ended_at = 0 AND seen_at < ` +
+	if err := t.Run(ctx, db.Stmt{SQL: loseJobs + `ended_at = 0 AND seen_at < ` +
 		a.tables.Dialect.Now + ` - $1`, Args: []any{jobForgotten.Milliseconds()}}); err != nil {
 		return nil, err
 	}

@@ -151,16 +151,15 @@ func (r *Registry) Close() {
 
 // Start starts a job, or joins the job that runs under the order's name, on whichever server that is.
 func (r *Registry) Start(ctx context.Context, o *Order) (*Run, error) {
-	params, err := json.Marshal(o.Params)
+	params, err := digest(o.Params)
 	if err != nil {
 		return nil, fmt.Errorf("write the parameters of job %q: %w", o.Name, err)
 	}
-	sum := sha256.Sum256(params)
 	if err := r.starting.LockContext(ctx); err != nil {
 		return nil, err
 	}
 	defer r.starting.Unlock()
-	j := model.Job{ID: rand.Text(), Name: o.Name, Order: hex.EncodeToString(sum[:]), What: o.What, By: o.By, Campaign: o.Campaign,
+	j := model.Job{ID: rand.Text(), Name: o.Name, Order: params, What: o.What, By: o.By, Campaign: o.Campaign,
 		Stopper: string(o.Stopper), Owner: r.owner, Began: time.Now().UTC()}
 	j.Seen = j.Began
 	if x, err := r.find(&j); x != nil || err != nil {
@@ -179,6 +178,13 @@ func (r *Registry) Start(ctx context.Context, o *Order) (*Run, error) {
 		return &Run{all: r, job: *other}, nil
 	}
 	return r.run(o, &j)
+}
+
+// digest returns the hash of a value's JSON in hexadecimal.
+func digest(v any) (string, error) {
+	text, err := json.Marshal(v)
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), err
 }
 
 // find returns the job of this process that runs under a name, or nil. It returns an error if the new job can't start.

@@ -2,8 +2,7 @@ package jobs
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
@@ -49,6 +48,27 @@ func Audit(do ops.Operations, in ops.Audit) *Order {
 		}}
 }
 
+// Letters returns the order to decide about letters. The same decision in two windows is one job.
+func Letters(a access.Action, path string, in ops.Letters, what model.Sentence,
+	do func(ctx context.Context) (*model.LetterReport, error)) *Order {
+	sum, _ := digest(in) // it has no field that JSON can't write
+	return &Order{Name: string(a) + " " + sum, What: what, Campaign: in.Campaign, Stopper: a,
+		Do: func(ctx context.Context, r *Report) (err error) {
+			r.Letters, err = do(ctx)
+			again := in
+			switch {
+			case r.Letters == nil:
+			case in.DryRun && err == nil && r.Letters.Matched > 0:
+				again.Expect = &r.Letters.Matched
+				r.Again = &Again{Action: a, Path: path, Order: again}
+			case !in.DryRun && r.Letters.Next != "":
+				again.After = string(r.Letters.Next)
+				r.Again = &Again{Action: a, Path: path, Order: again}
+			}
+			return errors.Join(err, in.Refused(r.Letters))
+		}}
+}
+
 // The sentences of replays. ReplayOf reads their arguments: the name and the target.
 var sayReplay, sayDryRun = model.Say("Replay %s to %s"), model.Say("Dry run: replay %s to %s")
 
@@ -60,8 +80,8 @@ func Replay(do ops.Operations, who *access.Caller, in *ops.Replay) *Order {
 			return err
 		}}
 	if in.DryRun {
-		sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%+v", who.Key, *in))
-		o.Name, o.What = "dry run of "+o.Name+" "+hex.EncodeToString(sum[:]), sayDryRun
+		sum, _ := digest([]any{who.Key, *in, in.Patience}) // it has no field that JSON can't write
+		o.Name, o.What = "dry run of "+o.Name+" "+sum, sayDryRun
 	}
 	o.What.Args = []any{in.Name, in.To}
 	return o
