@@ -358,7 +358,7 @@ func sinksAway(t *testing.T) {
 	t.Cleanup(func() { _ = mute.Close() })
 	g := d.serve("--producer.replicas=1") // Redis has none
 	w, worker := d.watchedWorker()
-	w.says(`"working"`)
+	w.says(`"working","sink":"kafka"`)
 	p := watch(t, g.ops("serving grabs", "ops"), worker, d.badWorker("KAFKA_PARTITIONS", "3"),
 		d.badWorker("KAFKA_BROKERS", mute.Addr().String(), "PUBLISHER_ATTEMPT_TIME", "1m",
 			"PUBLISHER_MAX_CLAIM_AGE", "1m", "CONSUMER_LEASE", "1h"), hanging(t, d))

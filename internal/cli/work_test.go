@@ -361,7 +361,7 @@ func TestWorkSurvivesTheBrokersDeath(t *testing.T) {
 	d := setup(t, options{kafka: true, broker: broker, shards: 2})
 	d.campaign("rain", 4000, 100_000)
 	w := d.start("work")
-	w.says(`"working"`)
+	w.says(`"working","sink":"kafka"`) // until then, the worker says that it can't reach the sink
 	require.Equal(t, 2000, d.crowdOf("rain", 0, 2000))
 	require.NoError(t, broker.Kill())
 	require.Equal(t, 2000, d.crowdOf("rain", 2000, 2000))
