@@ -2,8 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -66,16 +64,8 @@ func TestTailForPeople(t *testing.T) {
 	d.quiet()
 	w.stop(syscall.SIGTERM)
 	require.Regexp(t, `^\{"partition":.*"user":"u1".*\}\n$`, d.ok("tail"))
-	self, err := os.Executable()
-	require.NoError(t, err)
-	onTerminal := func(command string) string {
-		p := launch(t, t.TempDir(), d.env, exec.Command("script", "-qec", self+" "+command+" 2>/dev/null", "/dev/null"))
-		r := p.wait(time.Minute)
-		require.Zero(t, r.code, r.out)
-		return strings.ReplaceAll(r.out, "\r", "")
-	}
-	require.Regexp(t, `^20\S+Z  rain  u1  \d\.\d\d CNY  packet 1  event 0-1\n$`, onTerminal("tail"))
-	require.Regexp(t, `^\{"partition":.*"user":"u1".*\}\n$`, onTerminal("tail --json"))
+	require.Regexp(t, `^20\S+Z  rain  u1  \d\.\d\d CNY  packet 1  event 0-1\n$`, d.onTerminal(t, 80, "tail 2>/dev/null").ends(0))
+	require.Regexp(t, `^\{"partition":.*"user":"u1".*\}\n$`, d.onTerminal(t, 80, "tail --json 2>/dev/null").ends(0))
 }
 
 // On a terminal of 80 columns the tables of `campaign list` and `audit` do not wrap. In a pipe each stays one table.
@@ -83,18 +73,11 @@ func TestTablesOnANarrowTerminal(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	d.campaign("spring-rain-of-2026", 10_000, 100_000_000)
-	self, err := os.Executable()
-	require.NoError(t, err)
 	for _, command := range []string{"campaign list", "audit"} {
-		p := launch(t, t.TempDir(), append([]string{"TERM=xterm", "NO_COLOR=1"}, d.env...), exec.Command("script", "-qec",
-			"stty cols 80 rows 24; exec "+self+" "+command+" 2>/dev/null", "/dev/null"))
-		r := p.wait(time.Minute)
-		require.Zero(t, r.code, r.out)
-		require.Contains(t, r.out, "10,000")
-		require.Greater(t, strings.Count(r.out, "spring-rain-of-2026"), 1, r.out)
-		for line := range strings.SplitSeq(strings.ReplaceAll(r.out, "\r", ""), "\n") {
-			require.LessOrEqual(t, places(line), 80, line)
-		}
+		text := d.onTerminal(t, 80, command+" 2>/dev/null", "NO_COLOR=1").ends(0)
+		require.Contains(t, text, "10,000")
+		require.Greater(t, strings.Count(text, "spring-rain-of-2026"), 1, text)
+		fits(t, 80, text)
 		require.Equal(t, 1, strings.Count(d.ok(strings.Fields(command)...), "spring-rain-of-2026"))
 	}
 }

@@ -186,6 +186,19 @@ func (a Campaigns) standing(ctx context.Context, c *ledger.StoredCampaign) (*End
 func (a Campaigns) Refund(ctx context.Context, o closing.Order) (*Ending, error) {
 	recorded := journaledRefunds{a.app.Ledger(), a.app, app.About(ctx, access.Refund, o.Campaign)}
 	var out *Ending
+	var waiting *app.LongCall
+	o.Settling = func(s *closing.Progress) {
+		done, of := s.Events()
+		if waiting == nil {
+			waiting = a.app.LongCall(ctx, "refund "+o.Campaign+": waiting until the ledger has every grant", of)
+		}
+		waiting.Set(done)
+	}
+	defer func() {
+		if waiting != nil {
+			waiting.End()
+		}
+	}()
 	c, err := a.app.Campaign(ctx, o.Campaign)
 	if err == nil {
 		out, err = a.end(&c, &recorded, func(by *closing.Closer) (closing.Progress, error) {
