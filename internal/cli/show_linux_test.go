@@ -31,7 +31,7 @@ func TestShowACampaignToPeople(t *testing.T) {
 		require.NoError(t, writeShown(plain{w: &out}, c, noon))
 		return out.String()
 	}
-	require.Equal(t, `rain      paused  春雨红包
+	require.Equal(t, `rain  paused  春雨红包
 paused    by ann at 2026-02-17 20:01:00 (Asia/Shanghai, 12:01:00 UTC): closed
 window    2026-02-17 20:00:00 to 2026-02-17 21:00:00 (Asia/Shanghai)
 UTC       2026-02-17 12:00:00 to 2026-02-17 13:00:00
@@ -47,7 +47,7 @@ top-up    more: 1,000 packets, 1,000.00 CNY, by bob: demand
           hash 77aa
 `, text())
 	c.Redis = nil
-	require.Contains(t, text(), "rain     not loaded  春雨红包\n")
+	require.Contains(t, text(), "rain  not loaded  春雨红包\n")
 	require.Contains(t, text(), "packets  50,000, not in Redis\n")
 }
 
@@ -79,5 +79,26 @@ func TestTablesOnANarrowTerminal(t *testing.T) {
 		require.Greater(t, strings.Count(text, "spring-rain-of-2026"), 1, text)
 		fits(t, 80, text)
 		require.Equal(t, 1, strings.Count(d.ok(strings.Fields(command)...), "spring-rain-of-2026"))
+	}
+}
+
+// `campaign show` and `campaign watch` of a campaign with a long Chinese name fit into the terminal, and name each thing
+// once.
+func TestShowOnATerminal(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("spring-rain-of-2026", 10_000, 100_000_000, "name: Spring rain", "name: 春雨红包大派送第二季，人人有份")
+	for _, columns := range []int{80, 120} {
+		shown := d.onTerminal(t, columns, "campaign show spring-rain-of-2026 2>/dev/null", "NO_COLOR=1").ends(0)
+		fits(t, columns, shown)
+		require.Regexp(t, `^spring-rain-of-2026  open  春雨红包大派送第二季，人人有份\nwindow `, shown)
+		require.Equal(t, 1, strings.Count(shown, "window "), shown)
+		require.Contains(t, shown, " funded 1,000,000.00 CNY, paid 0.00 CNY, refunded 0.00 CNY\n")
+		require.Equal(t, shown, d.ok("campaign", "show", "spring-rain-of-2026"), "it is the same in a pipe")
+		watch := d.onTerminal(t, columns, "campaign watch spring-rain-of-2026", "NO_COLOR=1")
+		watch.says("SINK +STATE")
+		watch.press("\x03")
+		frames, _, _ := strings.Cut(watch.ends(0), "ended after")
+		fits(t, columns, frames)
 	}
 }
