@@ -134,7 +134,11 @@ func (e explainer) unannounced(x *find.TrailSink) part {
 	if x.State == deliveries.SinkPaused || x.State == deliveries.SinkNoWorker {
 		return e.undelivered(announced, none, x)
 	}
-	return not(announced, WhyWaiting, e.since(model.Say("Kafka could not be asked"), x), model.Say("the topic could not be read: %s", why))
+	silence := e.since(model.Say("Kafka could not be asked"), x)
+	if x.DownSince != nil { // neither a worker nor this process reaches it
+		silence = model.Say("Kafka has been down since %s", e.short(*x.DownSince))
+	}
+	return not(announced, WhyWaiting, silence, model.Say("the topic could not be read: %s", why))
 }
 
 // delivered says whether a webhook or a sink of the user's own has a grant. Only the sink's done bit shows it.
@@ -152,7 +156,12 @@ func (e explainer) since(why model.Sentence, x *find.TrailSink) model.Sentence {
 	if x.Since == nil {
 		return why
 	}
-	return model.Say("%s, and grants have waited since %s", why, model.Instant{At: *x.Since, Zone: e.zone.String(), Short: true})
+	return model.Say("%s, and grants have waited since %s", why, e.short(*x.Since))
+}
+
+// short is a time of day in the campaign's zone.
+func (e explainer) short(t time.Time) model.Instant {
+	return model.Instant{At: t, Zone: e.zone.String(), Short: true}
 }
 
 // undelivered says why a sink has not delivered a grant. odd are the commands that say more if the sink has finished
@@ -170,6 +179,10 @@ func (e explainer) undelivered(what deed, odd model.Sentence, x *find.TrailSink)
 		return unsure(what, model.Say("Redis' dead letters could not be asked"), verbatim(silence))
 	case x.Finished:
 		return not(what, WhyPerson, model.Say("although sink %s has finished it", x.Sink), odd)
+	}
+	if x.DownSince != nil {
+		return not(what, WhyWaiting, model.Say("sink %s has not been able to deliver since %s", x.Sink, e.short(*x.DownSince)),
+			model.Say("at sink %s %s", x.Sink, x.Why))
 	}
 	switch x.State {
 	case deliveries.SinkPaused:

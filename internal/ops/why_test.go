@@ -93,6 +93,14 @@ var grantCases = []struct {
 			s.Sinks[1].TrailWait = find.TrailWait{State: deliveries.SinkBehind, Why: "a grant has waited for 4m: its target is down", Since: &since}
 			t.Unread = append(t.Unread, find.Unread{Where: "topic", Why: "connection refused"})
 		}},
+	{WhyWaiting, "not paid yet: sink balance has not been able to deliver since 20:01:03, not announced yet: Kafka has been down since 20:01:03.",
+		func(t *find.Trail, s *find.TrailStep) {
+			since := granted.Add(time.Minute)
+			for i := range s.Sinks[:2] {
+				s.Sinks[i].TrailWait = find.TrailWait{State: deliveries.SinkDown, Why: "worker w1 can't deliver: refused", DownSince: &since}
+			}
+			t.Unread = append(t.Unread, find.Unread{Where: "topic", Why: "connection refused"})
+		}},
 	{WhyWaiting, "not paid yet: the balance system was asked, and its answer is not known yet, announced 1.2 s later.",
 		func(_ *find.Trail, s *find.TrailStep) {
 			publish(s)

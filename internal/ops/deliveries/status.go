@@ -37,6 +37,8 @@ type SinkStatus struct {
 	Program optional.Text `json:"program,omitempty" doc:"For a sink of your own: the program that delivers to it, and who runs it. Absent for other sinks."`
 	State   SinkState     `json:"state" enum:"unread,paused,down,no_worker,behind,working" doc:"State of the sink: the first of these states that applies."`
 	Why     optional.Text `json:"why" nullable:"true" doc:"Why the sink is in this state, as text; null for the state 'working'."`
+	// DownSince counts by the worker's clock.
+	DownSince *time.Time `json:"down_since,omitempty" doc:"Time since which a worker can't deliver. Absent unless the state is 'down'."`
 	// Waiting is how many grants and closes the sink has not finished. Oldest is how long the oldest of them has waited;
 	// nil if there are none.
 	Waiting int64    `json:"waiting" doc:"Number of grants and closes that the sink has not finished."`

@@ -54,7 +54,8 @@ type TrailWait struct {
 	State deliveries.SinkState `json:"state,omitempty" enum:"unread,paused,down,no_worker,behind,working" doc:"State of the sink. Absent if the sink has finished the grant, or if Redis could not be read."`
 	Why   string               `json:"why,omitempty" doc:"Why the sink is in this state, as text. Absent for the state 'working'."`
 	// Since counts by the clock of this process.
-	Since *time.Time `json:"since,omitempty" doc:"Time since which the oldest grant has waited that the sink has not finished. Absent if the sink has finished this grant."`
+	Since     *time.Time `json:"since,omitempty" doc:"Time since which the oldest grant has waited that the sink has not finished. Absent if the sink has finished this grant."`
+	DownSince *time.Time `json:"down_since,omitempty" doc:"Time since which a worker can't deliver to the sink. Absent unless the state is 'down'."`
 }
 
 // explain adds what explains the grants that were found, or that none was found.
@@ -223,10 +224,10 @@ func waitOf(s *deliveries.Status, sink, campaign string) TrailWait {
 		}
 		for _, c := range x.Campaigns {
 			if c.Campaign == campaign && x.State != deliveries.SinkPaused && x.State != deliveries.SinkUnread {
-				return TrailWait{deliveries.SinkPaused, fmt.Sprintf("paused for this campaign by %s: %s", c.By, c.Why), since(x)}
+				return TrailWait{deliveries.SinkPaused, fmt.Sprintf("paused for this campaign by %s: %s", c.By, c.Why), since(x), nil}
 			}
 		}
-		return TrailWait{x.State, string(x.Why), since(x)}
+		return TrailWait{x.State, string(x.Why), since(x), x.DownSince}
 	}
 	return TrailWait{}
 }
