@@ -22,7 +22,7 @@ var program = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out, err := exec.Command("go", "build", "-o", path, "../cmd/hongbao").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-w", "-o", path, "../cmd/hongbao").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build hongbao: %w: %s", err, out)
 	}

@@ -96,7 +96,7 @@ func shapesOf(lines []string) []string {
 func build(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "bin")+"/", "../cmd/hongbao",
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-w", "-o", filepath.Join(dir, "bin")+"/", "../cmd/hongbao",
 		"../examples/grab", "../examples/load").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	for _, folder := range []string{"configs", "examples/clients"} {
