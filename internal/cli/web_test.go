@@ -113,24 +113,28 @@ func TestConsoleSaysThatItIsOld(t *testing.T) {
 	b.sees("#status", "Your session is over")
 }
 
-// creates enters a specification in the form, and checks, creates and loads the campaign. After a mistake the page
-// shows the errors and keeps the entered text.
+// creates enters a specification as YAML, and checks, creates and loads the campaign. After a mistake the page shows the
+// errors and keeps the entered text.
 func (b *browser) creates(path string) {
 	b.t.Helper()
 	text, err := os.ReadFile(path)
 	require.NoError(b.t, err)
 	b.open("/")
 	b.press("#new")
+	b.check("")
+	b.press("#to-yaml")
 	wrong := strings.Replace(string(text), "packets: 200", "packets: many", 1)
-	b.do(chromedp.SendKeys("#spec", wrong))
-	b.press("#create")
+	b.do(chromedp.SetValue("#spec", wrong))
+	b.press("#check")
 	b.sees("#answer", "packets: ")
 	require.Equal(b.t, wrong, get(b, chromedp.Value("#spec")))
 	require.True(b.t, b.at("#spec"), "the focus makes a screen reader read the mistakes")
 	b.check("")
 	b.do(chromedp.SetValue("#spec", string(text)))
+	b.press("#to-form")
+	require.Equal(b.t, "200.00", get(b, chromedp.Value("#total")))
 	b.press("#check")
-	b.sees("#answer", "200.00 CNY")
+	b.sees("#answer", "200 packets, 200.00 CNY in all.")
 	b.sees("#answer", "Nothing is created yet.")
 	b.check("create")
 	b.press("#create")
