@@ -113,6 +113,35 @@ func TestConsoleSaysThatItIsOld(t *testing.T) {
 	b.sees("#status", "Your session is over")
 }
 
+// When a session ends, an open page becomes grey at once, says so and leads to the login. The login leads back.
+func TestConsoleSessionEnds(t *testing.T) {
+	d := setup(t, options{})
+	key, control := d.key("viewer"), testkit.FreeAddr(t)
+	d.serve("--control.listen=" + control)
+	d.ok("campaign", "create", spec(t, "rain", 20, 2_000))
+	b := newBrowser(t, "http://"+control)
+	b.logIn(key)
+	b.press(`button[value="zh-CN"]`)
+	b.sees("h1", "入账与下游")
+	for _, path := range []string{"/campaigns/rain", "/?q=rain"} {
+		b.open(path)
+		b.seesOnly("#status", "实时")
+		d.ok("key", "revoke", strings.Split(key, "_")[1])
+		b.sees("#old", "会话已结束，本页停留在")
+		require.Equal(t, "会话已结束，请重新登录。", b.text("#status"))
+		require.Equal(t, "grayscale(1)", get(b, chromedp.Evaluate[string](`getComputedStyle(document.getElementById("live")).filter`)))
+		require.Contains(t, b.text("#live"), "Spring rain", "what it showed stays")
+		b.check("")
+		b.press("#old a")
+		require.Equal(t, "/login?to="+url.QueryEscape(path), b.path())
+		key = d.key("viewer")
+		b.do(chromedp.SendKeys("#key", key))
+		b.press("main button")
+		require.Equal(t, path, b.path())
+		b.seesOnly("#status", "实时")
+	}
+}
+
 // creates enters a specification as YAML, and checks, creates and loads the campaign. After a mistake the page shows the
 // errors and keeps the entered text.
 func (b *browser) creates(path string) {
