@@ -13,6 +13,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,8 +34,17 @@ const (
 	replayRate = 2_000
 )
 
+// controlWork is the work that control gets in row control_load.
+const controlWork = "audits,replays,loads,viewers"
+
 // controlRow compares the p99 of grabs in a rain while `hongbao control` works with the p99 while it does not run.
 func controlRow(ctx context.Context, o options) (_ []Result, err error) {
+	does := strings.Split(o.control, ",")
+	for _, work := range does {
+		if !slices.Contains(append(strings.Split(controlWork, ","), "nothing"), work) {
+			return nil, fmt.Errorf("control has no work %q; there are %s, and nothing", work, controlWork)
+		}
+	}
 	topics, err := newPublishBench(ctx, 10_000)
 	if err != nil {
 		return nil, err
@@ -53,7 +64,7 @@ func controlRow(ctx context.Context, o options) (_ []Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &controlBench{publishBench: topics, programs: programsOf(topics, dsn, "rain"), dir: dir, dsn: dsn}
+	b := &controlBench{publishBench: topics, programs: programsOf(topics, dsn, "rain"), dir: dir, dsn: dsn, does: does}
 	end, err := b.open(ctx)
 	if err != nil {
 		return nil, err
@@ -71,6 +82,7 @@ type controlBench struct {
 	serve, control, controlOps string
 	key                        string // of a treasurer
 	campaigns                  int
+	does                       []string // which work of controlWork control gets
 
 	audits, replays, loads, events atomic.Int64
 }
@@ -145,7 +157,7 @@ func (b *controlBench) row(ctx context.Context, o options) (Result, error) {
 		return res, err
 	}
 	load := &openLoop{rate: closed.rate / 2}
-	all := []*hdrhistogram.Histogram{newHistogram(), newHistogram()}
+	all, redis := []*hdrhistogram.Histogram{newHistogram(), newHistogram()}, make([][]float64, 2)
 	side := func(i int, beside func(context.Context) (func() error, error)) func(context.Context) (float64, error) {
 		return func(ctx context.Context) (p99 float64, err error) {
 			end, err := beside(ctx)
@@ -153,9 +165,18 @@ func (b *controlBench) row(ctx context.Context, o options) (Result, error) {
 				return 0, err
 			}
 			defer func() { err = errors.Join(err, end()) }()
+			before, err := b.redisTime(ctx)
+			if err != nil {
+				return 0, err
+			}
 			if err := b.rain(ctx, load); err != nil {
 				return 0, err
 			}
+			after, err := b.redisTime(ctx)
+			if err != nil {
+				return 0, err
+			}
+			redis[i] = append(redis[i], 1e6*(after-before)/float64(load.n()))
 			all[i].Merge(load.hist)
 			return p(load.hist, 99), nil
 		}
@@ -164,12 +185,13 @@ func (b *controlBench) row(ctx context.Context, o options) (Result, error) {
 	err := res.inTurn(ctx, o.rounds, side(1, nobody), side(0, b.work))
 	for i, name := range []string{"beside control, ", "without control, "} {
 		res.besides(name, all[i])
+		res.Beside[name+"Redis' processor time for a grab and its deliveries, µs"] = median(redis[i])
 	}
 	res.Beside["in all rounds, updates of pages"] = float64(b.events.Load())
 	for name, n := range map[string]int64{"audits": b.audits.Load(), "replays": b.replays.Load(), "loads": b.loads.Load()} {
 		res.Beside[fmt.Sprintf("in all rounds, %s begun", name)] = float64(n)
 	}
-	if err == nil && b.events.Load() == 0 {
+	if err == nil && b.events.Load() == 0 && slices.Contains(b.does, "viewers") {
 		err = errors.New("no page was updated")
 	}
 	res.HowOurs = fmt.Sprintf("p99 of grabs through `hongbao serve` at %.0f grabs/s, half of the rate that %d connections reach, "+
@@ -180,6 +202,17 @@ func (b *controlBench) row(ctx context.Context, o options) (Result, error) {
 		warmFor)
 	res.HowBaseline = "the same rain without control"
 	return res, err
+}
+
+// redisTime returns how much processor time Redis has used, in seconds.
+func (b *controlBench) redisTime(ctx context.Context) (float64, error) {
+	info, err := b.fixture.rdb.InfoMap(ctx, "cpu").Result()
+	if err != nil {
+		return 0, fmt.Errorf("read the processor time of Redis: %w", err)
+	}
+	user, err1 := strconv.ParseFloat(info["CPU"]["used_cpu_user"], 64)
+	system, err2 := strconv.ParseFloat(info["CPU"]["used_cpu_sys"], 64)
+	return user + system, errors.Join(err1, err2)
 }
 
 // rain lets a crowd grab all packets of a new campaign. It waits until the ledger has all of them, so that the next round
@@ -235,10 +268,12 @@ func (b *controlBench) work(ctx context.Context) (end func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = retry.Poll(ctx, 20*time.Millisecond, func() (bool, error) { // control answers before it has opened Redis
-		res, err := b.request(ctx, http.MethodGet, "/v1/sinks", nil)
+	limit, done := context.WithTimeout(ctx, time.Minute)
+	defer done()
+	err = retry.Poll(limit, 20*time.Millisecond, func() (bool, error) { // its two listeners and Redis open independently
+		res, err := b.request(limit, http.MethodGet, "/v1/sinks", nil)
 		if err != nil {
-			return false, err
+			return false, nil //nolint:nilerr // it does not listen yet
 		}
 		return res.StatusCode == http.StatusOK, res.Body.Close()
 	})
@@ -249,7 +284,10 @@ func (b *controlBench) work(ctx context.Context) (end func() error, err error) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var failed error
-	loop := func(begun *atomic.Int64, pause time.Duration, do func(ctx context.Context, i int64) error) {
+	loop := func(work string, begun *atomic.Int64, pause time.Duration, do func(ctx context.Context, i int64) error) {
+		if !slices.Contains(b.does, work) {
+			return
+		}
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				if err := do(ctx, begun.Add(1)); err != nil && ctx.Err() == nil {
@@ -262,11 +300,11 @@ func (b *controlBench) work(ctx context.Context) (end func() error, err error) {
 			}
 		})
 	}
-	loop(&b.audits, 0, func(ctx context.Context, _ int64) error { return b.ask(ctx, "/v1/audit", struct{}{}) })
-	loop(&b.replays, 0, func(ctx context.Context, i int64) error {
+	loop("audits", &b.audits, 0, func(ctx context.Context, _ int64) error { return b.ask(ctx, "/v1/audit", struct{}{}) })
+	loop("replays", &b.replays, 0, func(ctx context.Context, i int64) error {
 		return b.ask(ctx, fmt.Sprintf("/v1/replays/copy%d", i), map[string]any{"to": "topic:copy", "rate": replayRate})
 	})
-	loop(&b.loads, 100*time.Millisecond, func(ctx context.Context, i int64) error {
+	loop("loads", &b.loads, 100*time.Millisecond, func(ctx context.Context, i int64) error {
 		id := fmt.Sprintf("loaded%d", i)
 		if err := b.ask(ctx, "/v1/campaigns", campaign.Complete(spec(id, 1000))); err != nil {
 			return err
@@ -274,7 +312,7 @@ func (b *controlBench) work(ctx context.Context) (end func() error, err error) {
 		return b.ask(ctx, "/v1/campaigns/"+id+"/load", struct{}{})
 	})
 	for i := range controlPages {
-		loop(new(atomic.Int64), 0, func(ctx context.Context, _ int64) error { return b.watch(ctx, watched(i)) })
+		loop("viewers", new(atomic.Int64), 0, func(ctx context.Context, _ int64) error { return b.watch(ctx, watched(i)) })
 	}
 	return func() error {
 		cancel()

@@ -14,6 +14,8 @@
 //   - Row http_grab measures grabs over HTTP with tokens. The baseline is a bare handler that returns a constant.
 //   - Row serve_256x2 measures what the grabs of a fleet cost Redis through one server. The baseline is the classic
 //     script.
+//   - Row control_load measures a rain at half load while `hongbao control` audits, replays, loads and serves 50 viewers.
+//     The baseline is the same rain without control. The flag -control gives control only some of this work.
 //   - Rows latency_* measure percentiles of latencies at half load.
 //   - Rows settle_postgres, settle_mariadb and settle_sqlite deliver a stream to a ledger through package consumer. The
 //     baseline is a bare loop of read, insert and ack on the same tables. In row settle_postgres_plain that loop uses

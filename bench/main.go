@@ -76,7 +76,11 @@ type options struct {
 	rounds   int
 	scale    float64
 	profiles string
+	control  string
 }
+
+// whole reports whether the results are those of the rows as they are described.
+func (o options) whole() bool { return o.scale == 1 && o.control == controlWork }
 
 // n scales a number of operations by the flag -scale.
 func (o options) n(full int) int { return max(1000, int(float64(full)*o.scale)) }
@@ -88,6 +92,7 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 5, "number of rounds; each runs both sides in turn; at least 3")
 	flag.Float64Var(&o.scale, "scale", 1, "factor for the number of operations; only a run with 1 writes its results")
 	flag.StringVar(&o.profiles, "profiles", "", "write a CPU profile of each row, ROW.pprof, into this folder")
+	flag.StringVar(&o.control, "control", controlWork, "in row control_load, only this work of control, or nothing; such a run writes no results")
 	flag.Parse()
 	debug.SetGCPercent(400) // for both sides: with a heap this small a process would mostly collect garbage
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -95,7 +100,7 @@ func main() {
 	if !*only {
 		err = run(ctx, o, *names)
 	}
-	if o.scale == 1 { // also after a failed row, because other rows may have new results
+	if o.whole() { // also after a failed row, because other rows may have new results
 		err = errors.Join(err, writePages("."))
 	}
 	stop()
@@ -134,7 +139,7 @@ func run(ctx context.Context, o options, names string) error {
 		if err := table(os.Stdout, now); err != nil {
 			return err
 		}
-		if all = merge(all, r.name, now); o.scale == 1 {
+		if all = merge(all, r.name, now); o.whole() {
 			if err := writeResults(resultsFile, all); err != nil {
 				return err
 			}

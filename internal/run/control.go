@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -68,7 +67,7 @@ func (a *administration) openRedis(ctx context.Context) error {
 	if err := a.awaitRedis(ctx, redisEvery); err != nil || ctx.Err() != nil {
 		return err
 	}
-	a.opened.Store(true)
+	close(a.opened)
 	defer a.TendJournal(ctx)()
 	<-ctx.Done()
 	return nil
@@ -92,13 +91,13 @@ type administration struct {
 	site    *console.Console
 	handler http.Handler
 	open    net.Listener
-	// opened says that Redis was checked. Until then, every change is refused.
-	opened atomic.Bool
+	// opened is closed once Redis was checked. Until then, every change is refused.
+	opened chan struct{}
 }
 
 // administer opens the control listener. The caller must call run.
 func (p *process) administer(ctx context.Context, server *configs.Control, with Serving) (a *administration, err error) {
-	a = &administration{process: p, server: server, source: pages.NewSource(p.App)}
+	a = &administration{process: p, server: server, source: pages.NewSource(p.App), opened: make(chan struct{})}
 	a.jobs = jobs.New(p.Access(), p.Worker(), p.Log())
 	a.api, err = control.New(control.Config{AnswerTime: server.AnswerTime(), Patience: min(controlPatience, server.AnswerTime()/2)},
 		control.Deps{App: p.App, Authority: p.Authority(), Jobs: a.jobs, Log: p.Log()})
@@ -142,16 +141,31 @@ func (a *administration) route() (http.Handler, error) {
 	return a.requests("control", web.CleanPaths(mux, api)), nil
 }
 
+// openPatience is how long a change waits until Redis is opened. A server that answers is opened within that time.
+const openPatience = time.Second
+
 // checked refuses changes while Redis was not opened, because it may be another deployment's, or may lose writes.
 func (a *administration) checked(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !a.opened.Load() && r.Method != http.MethodGet && r.Method != http.MethodHead {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead && !a.isOpened(r.Context()) {
 			web.Fail(w, r, a.Log(), zapcore.InfoLevel, web.Refuse("unavailable", "redis was not opened since this process started; it is "+
 				"tried again and again: `hongbao doctor` says what is wrong"))
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// isOpened waits up to openPatience until Redis is opened, and reports whether it is.
+func (a *administration) isOpened(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, openPatience)
+	defer cancel()
+	select {
+	case <-a.opened:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // run serves until ctx ends. Then it ends the open pages, and returns when the running requests are answered or the drain

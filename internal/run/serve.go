@@ -82,7 +82,7 @@ func Serve(ctx context.Context, cfg *configs.Config, with Serving) (err error) {
 	if err != nil {
 		return err
 	}
-	a.opened.Store(true)
+	close(a.opened)
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	ran := make(chan error, 1)

@@ -154,7 +154,7 @@ func set(to any, text string) error {
 		first, _, _ := strings.Cut(text, " ")
 		return setNumber(first, func(n int64) { *to = nextWithheld(n) })
 	case *time.Time:
-		return setNumber(text, func(n int64) { *to = time.UnixMilli(n) })
+		return setNumber(text, func(n int64) { *to = time.UnixMilli(n).UTC() })
 	case *hongbao.Amount:
 		return setNumber(text, func(n int64) { *to = hongbao.Amount(n) })
 	case *int64:

@@ -116,7 +116,7 @@ func (s *Status) addPlace(k Place, f *CampaignFields) error {
 		p.State, p.Counts = f.State, Counts{Loaded: f.Loaded, Granted: f.Granted, Left: f.Loaded - f.Granted}
 		s.GrantedAmount, s.LeftAmount = s.GrantedAmount+f.GrantedAmount, s.LeftAmount-f.GrantedAmount
 		if p.State == StatePaused && f.PauseBy != "" { // a wrong time of the pause hides neither who nor why
-			s.Pause = cmp.Or(s.Pause, &Pause{By: f.PauseBy, Why: f.PauseWhy, At: f.PauseAt.UTC()})
+			s.Pause = cmp.Or(s.Pause, &Pause{By: f.PauseBy, Why: f.PauseWhy, At: f.PauseAt})
 		}
 		dealt = max(dealt, f.Dealt)
 	}

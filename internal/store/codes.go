@@ -33,7 +33,11 @@ func (k *Shard) PutCodes(ctx context.Context, c *CodesChunk) (LoadState, error) 
 	for _, code := range c.Codes {
 		args = append(args, code)
 	}
-	reply, err := k.run(ctx, codesScript, []string{k.Keys.Campaign(c.Campaign), k.Keys.Codes(c.Campaign)}, args)
+	var reply []string
+	err := k.state.pace.page(ctx, func() (err error) {
+		reply, err = k.run(ctx, codesScript, []string{k.Keys.Campaign(c.Campaign), k.Keys.Codes(c.Campaign)}, args)
+		return err
+	})
 	if err != nil {
 		return LoadState{}, err
 	}

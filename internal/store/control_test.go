@@ -88,3 +88,31 @@ func TestControlKept(t *testing.T) {
 	require.NoError(t, k.ControlKept(ctx, &second[0]))
 	require.Empty(t, waiting())
 }
+
+// Answers in JSON show the times of pauses and limits, so they are in UTC, whatever the server's zone is.
+func TestTimesOfPausesAreInUTC(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	b.load(t, spec("rain", 5))
+	kafka, why := b.k.Group("kafka"), by("ann", "test")
+	_, c, err := kafka.Pause(ctx, why)
+	require.NoError(t, err)
+	require.Equal(t, time.UTC, c.At.Location())
+	_, c, err = kafka.Limit(ctx, new(5), why)
+	require.NoError(t, err)
+	require.Equal(t, time.UTC, c.LimitAt.Location())
+	_, _, err = kafka.PauseCampaign(ctx, "rain", why)
+	require.NoError(t, err)
+	list, err := kafka.PausedCampaigns(ctx)
+	require.NoError(t, err)
+	require.Equal(t, time.UTC, list[0].At.Location())
+	_, err = b.store.Campaign("rain").Pause(ctx, why)
+	require.NoError(t, err)
+	f, err := b.k.Place("rain").CampaignFields(ctx)
+	require.NoError(t, err)
+	for _, at := range []time.Time{f.PauseAt, f.From, f.To} {
+		require.False(t, at.IsZero())
+		require.Equal(t, time.UTC, at.Location())
+	}
+}

@@ -43,6 +43,7 @@ type state struct {
 	// of least.
 	least   atomic.Int64
 	witness witness
+	pace    *pace
 }
 
 // forgetBefore deletes what was seen in earlier epochs, after a restore attempt has received it.

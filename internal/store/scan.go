@@ -11,17 +11,22 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// The sizes of pages.
+// The sizes of pages. Redis works on one of this size for about 0.3 ms, and answers no grab meanwhile.
 const (
-	scannedFields = 2_000
-	listedPackets = 10_000
+	scannedFields = 250
+	listedPackets = 5_000
+	entriesPage   = 100
 )
 
 // scan calls fn for each field of a hash. It may call fn twice for a field. If fn fails, scan stops and returns fn's
 // error unchanged.
 func (k *Shard) scan(ctx context.Context, key string, fn func(field, value string) error) error {
 	for cursor := uint64(0); ; {
-		pairs, next, err := k.rdb.HScan(ctx, key, cursor, "", scannedFields).Result()
+		var pairs []string
+		err := k.state.pace.page(ctx, func() (err error) {
+			pairs, cursor, err = k.rdb.HScan(ctx, key, cursor, "", scannedFields).Result()
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("read %s: %w", key, Classify(err))
 		}
@@ -30,7 +35,7 @@ func (k *Shard) scan(ctx context.Context, key string, fn func(field, value strin
 				return err
 			}
 		}
-		if cursor = next; cursor == 0 {
+		if cursor == 0 {
 			return nil
 		}
 	}
@@ -110,7 +115,11 @@ func (p Place) EachLeft(ctx context.Context, generations int64, fn func(packet s
 	}
 	for _, key := range append(lists, p.Keys.Withheld(p.Campaign)) {
 		for last := int64(-1); ; last -= listedPackets {
-			page, err := p.rdb.LRange(ctx, key, last-listedPackets+1, last).Result()
+			var page []string
+			err := p.state.pace.page(ctx, func() (err error) {
+				page, err = p.rdb.LRange(ctx, key, last-listedPackets+1, last).Result()
+				return err
+			})
 			if err != nil {
 				return fmt.Errorf("read %s: %w", key, Classify(err))
 			}

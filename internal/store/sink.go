@@ -138,7 +138,7 @@ func (k *Shard) parseControl(sink string, fields map[string]string) (c SinkContr
 	}
 	for field, into := range map[string]*time.Time{"at": &c.At, "limit_at": &c.LimitAt} {
 		if ms := number(field); ms > 0 {
-			*into = time.UnixMilli(ms)
+			*into = time.UnixMilli(ms).UTC()
 		}
 	}
 	c.Campaigns = number("campaigns")
@@ -174,7 +174,7 @@ func (g Group) PausedCampaigns(ctx context.Context) ([]CampaignPause, error) {
 		}
 		c := CampaignPause{Campaign: campaign, Paused: value == "1", By: fields[campaign+":by"], Why: fields[campaign+":why"]}
 		if ms, err := strconv.ParseInt(fields[campaign+":at"], 10, 64); err == nil && ms > 0 {
-			c.At = time.UnixMilli(ms)
+			c.At = time.UnixMilli(ms).UTC()
 		}
 		out = append(out, c)
 	}

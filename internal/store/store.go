@@ -57,8 +57,13 @@ func New(cfg Config) (*Store, error) {
 	}
 	s := &Store{rdb: cfg.Redis, reads: cfg.Reads, space: cfg.Space, id: cfg.Deployment,
 		shards: make([]*Shard, cfg.Space.Shards), process: rand.Text()}
+	_, cluster := cfg.Redis.(*redis.ClusterClient)
+	server := &pace{}
 	for i := range s.shards {
-		s.shards[i] = &Shard{Keys: keys[i], store: s, rdb: cfg.Redis, state: &state{}}
+		if cluster { // the shards are on several servers
+			server = &pace{}
+		}
+		s.shards[i] = &Shard{Keys: keys[i], store: s, rdb: cfg.Redis, state: &state{pace: server}}
 	}
 	return s, nil
 }

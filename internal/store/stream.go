@@ -79,7 +79,7 @@ func (k *Shard) newEntries(cmd *redis.Cmd, group string) ([]RawEntry, error) {
 // Range returns up to count of the shard's entries from first to last, both included. first and last are ids as in
 // XRANGE: "-" and "+" are the ends, and "(" before an id excludes it.
 func (k *Shard) Range(ctx context.Context, first, last string, count int) ([]RawEntry, error) {
-	return rangeOf(ctx, k.rdb, k.Keys.Events(), first, last, count)
+	return k.rangeOf(ctx, k.Keys.Events(), first, last, count)
 }
 
 // Entries returns all decoded entries of a shard from first to last, both included. It omits unreadable entries.
@@ -112,9 +112,6 @@ func (k *Shard) rangeAll(ctx context.Context, first, last string) ([]RawEntry, e
 	}
 	return all, nil
 }
-
-// entriesPage is how many entries of a stream are read at once.
-const entriesPage = 500
 
 // Pages returns the pages of a stream. It calls read for each page, with the id to start at. It ends after an error
 // or a page that is not full. The first page may be empty.
