@@ -1,0 +1,51 @@
+package console
+
+import (
+	"strings"
+
+	"github.com/hongbao-project/hongbao/internal/base/access"
+)
+
+// rainView is the data of the page of a campaign for a stage. It has no money unless its address asks for it.
+type rainView struct {
+	*campaignView
+	Money bool
+}
+
+// Shown is the number of granted packets, as it was read last; a dash if it was never read.
+func (v rainView) Shown() string {
+	switch {
+	case v.Known():
+		return count(v.Granted)
+	case v.Seen != nil:
+		return count(*v.Seen.Granted)
+	}
+	return "–"
+}
+
+// Wide is the width of the number in the units of its drawing.
+func (v rainView) Wide() int { return 60 * max(len(v.Shown()), 4) }
+
+// rainOf returns the path of the campaign for the path of its page for a stage, and whether that shows money. Any other
+// path stays as it is.
+func rainOf(path string) (campaign string, money, ok bool) {
+	stage, money := strings.CutSuffix(path, "?money=1")
+	campaign, ok = strings.CutSuffix(stage, "/rain")
+	if !ok || strings.Count(campaign, "/") != 2 {
+		return path, false, false
+	}
+	return campaign, money, true
+}
+
+// rainPage makes the page for a stage from that of the campaign.
+func rainPage(v *view, money bool) {
+	campaign := v.filter
+	v.name, v.live = "rain", "rain-live"
+	v.filter = func(now *reading, who *access.Caller) any {
+		seen, ok := campaign(now, who).(*campaignView)
+		if !ok {
+			return now.data
+		}
+		return rainView{seen, money}
+	}
+}
