@@ -66,6 +66,8 @@ func TestConsoleInARain(t *testing.T) {
 	require.Equal(t, all, b.text("#granted"))
 	require.NotContains(t, b.text("body"), "CNY", "a stage shows no money")
 	b.seesOnly("#status", "Live")
+	require.True(t, get(b, chromedp.Evaluate[bool](`(() => { const big = document.querySelector("svg.big");
+		return big.querySelector("text").getComputedTextLength() <= big.viewBox.baseVal.width })()`)), "the number fits")
 	falls := `getComputedStyle(document.querySelector(".drops svg")).animationName`
 	require.Equal(t, "fall", get(b, chromedp.Evaluate[string](falls)))
 	b.check("")

@@ -2,6 +2,7 @@ package console
 
 import (
 	"strings"
+	"unicode/utf8"
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
 )
@@ -23,8 +24,12 @@ func (v rainView) Shown() string {
 	return "–"
 }
 
-// Wide is the width of the number in the units of its drawing.
-func (v rainView) Wide() int { return 60 * max(len(v.Shown()), 4) }
+// Wide is the width of the number in the units of its drawing: enough for the bold digits of any usual font.
+func (v rainView) Wide() int {
+	text := v.Shown()
+	commas := strings.Count(text, ",")
+	return 72*max(utf8.RuneCountInString(text)-commas, 3) + 42*commas
+}
 
 // rainOf returns the path of the campaign for the path of its page for a stage, and whether that shows money. Any other
 // path stays as it is.
