@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/dev/crowd"
@@ -60,6 +61,24 @@ func TestConsoleInARain(t *testing.T) {
 	d.ok("audit")
 	b.sees("#live", "agreed")
 	b.seesOnly("#status", "Live")
+	b.press("#stage")
+	b.sees("main", "Sold out after")
+	require.Equal(t, all, b.text("#granted"))
+	require.NotContains(t, b.text("body"), "CNY", "a stage shows no money")
+	b.seesOnly("#status", "Live")
+	require.True(t, get(b, chromedp.Evaluate[bool](`(() => { const big = document.querySelector("svg.big");
+		return big.querySelector("text").getComputedTextLength() <= big.viewBox.baseVal.width })()`)), "the number fits")
+	falls := `getComputedStyle(document.querySelector(".drops svg")).animationName`
+	require.Equal(t, "fall", get(b, chromedp.Evaluate[string](falls)))
+	b.check("")
+	b.do(send(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: "reduce"}}}))
+	require.Equal(t, "none", get(b, chromedp.Evaluate[string](falls)))
+	b.open("/campaigns/spring-rain/rain?money=1")
+	b.seesOnly("#status", "Live")
+	require.Equal(t, all+".00 CNY", b.text("#money"))
+	b.press("footer a")
+	b.sees("#verdict", "All "+all+" winners are paid")
 	w.Kill()
 	b.do(send(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 1280, Height: 1040,
 		DeviceScaleFactor: 1}))

@@ -122,6 +122,8 @@ func partial(data any) bool {
 	switch x := data.(type) {
 	case model.Campaigns:
 		return x.Note != nil || slices.ContainsFunc(x.List, unread)
+	case rainView:
+		return partial(x.campaignView)
 	case *campaignView:
 		return x.LedgerUnread || x.Audit.Unread || unread(x.Campaign)
 	case Work:

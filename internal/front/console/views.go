@@ -48,17 +48,22 @@ func (c *Console) viewOf(ctx context.Context, path string, who *access.Caller) (
 	if id, ok := strings.CutPrefix(path, "/jobs/"); ok {
 		return c.jobView(ctx, id, who)
 	}
+	path, money, onStage := rainOf(path)
 	id, ok := strings.CutPrefix(path, "/campaigns/")
 	if !ok || hongbao.CheckCampaignID(id) != nil || !who.Sees(id) {
 		return view{}, false
 	}
-	return view{model.Say("Campaign %s", id), "campaign", "campaign-live", func(ctx context.Context) (any, error) {
+	v := view{model.Say("Campaign %s", id), "campaign", "campaign-live", func(ctx context.Context) (any, error) {
 		live, err := c.source.Campaign(ctx, id)
 		if err != nil {
 			return nil, err
 		}
 		return &watched{live, c.glancer.look().sinks, c.jobs.AuditOf(ctx, live.Audit.At), time.Now()}, nil
-	}, c.viewCampaign}, true
+	}, c.viewCampaign}
+	if onStage {
+		rainPage(&v, money)
+	}
+	return v, true
 }
 
 // visible returns the campaigns that the caller may see.
@@ -108,8 +113,11 @@ func withAudit(live *model.Live, last *model.AuditReport) Audited {
 // watchable sends a page that has live updates.
 func (c *Console) watchable(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	path := r.URL.Path
-	if path == "/" {
+	switch {
+	case path == "/":
 		path = r.URL.RequestURI()
+	case strings.HasSuffix(path, "/rain") && r.URL.Query().Get("money") == "1":
+		path += "?money=1"
 	}
 	v, ok := c.viewOf(r.Context(), path, who)
 	if !ok {
@@ -160,6 +168,7 @@ func done(u *url.URL) model.Sentence { return messages[u.Query().Get("done")] }
 func (c *Console) pageRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /{$}", c.allow(access.ReadCampaigns, c.watchable))
 	mux.Handle("GET /campaigns/{id}", c.allow(access.ReadCampaigns, c.watchable))
+	mux.Handle("GET /campaigns/{id}/rain", c.allow(access.ReadCampaigns, c.watchable))
 	mux.Handle("GET /create", c.allow(access.CreateCampaign, c.create))
 	mux.Handle("GET /sinks", c.allow(access.ReadSinks, c.watchable))
 	mux.Handle("GET /jobs", c.allow(access.ReadSinks, c.watchable))
