@@ -11,7 +11,8 @@ ROUNDS ?= 5
 SEED ?= 0
 SERVER ?=
 TIMEOUT ?= 20m
-LONGEST := ./internal/cli ./test ./internal/ledger ./internal/sinks/publish ./consumer ./producer ./internal/ops/find
+LONGEST := ./internal/cli ./test ./internal/ledger ./internal/store ./internal/operate/recovery ./internal/operate/restore \
+	./internal/sinks/publish ./consumer ./producer ./internal/simulation ./internal/store/winners
 GOLANGCI_VERSION := v2.15.0
 
 GORELEASER_VERSION := v2.16.0
@@ -46,15 +47,15 @@ clean: ## remove what the targets built and downloaded: bin, dist and .cache; in
 
 # The program is built while setup installs. The soak runs first, so that the output ends with the results of go test. It
 # mostly waits, so go list compiles the tests at the same time. The slowest packages are named first and so start first.
-# Tests mostly wait for servers, so five tests of a package run at once. No test needs DWARF, and -w makes linking faster.
-# With GOGC=400, compiler, tests and their programs need a fifth less processor time. make lint runs go vet.
+# Tests mostly wait for servers, so three packages, and six tests of each, run at once. No test needs DWARF, and -w makes
+# linking faster. With GOGC=400, compiler, tests and their programs need a fifth less processor time. make lint runs go vet.
 test: export GOGC = 400
 test: ## install what is missing, soak for a minute, run every test: the whole proof, some 20 minutes on two cores
 	$(MAKE) --no-print-directory -j2 setup build
 	go list -test -export ./... >/dev/null & \
 		$(MAKE) --no-print-directory soak SECONDS=60; soak=$$?; wait $$! && exit $$soak
 	TMPDIR=$$(scripts/tmpdir.sh) \
-		scripts/gotest.sh -vet=off -count=1 -timeout $(TIMEOUT) -ldflags=-w -p 2 -parallel 5 $(LONGEST) ./...
+		scripts/gotest.sh -vet=off -count=1 -timeout $(TIMEOUT) -ldflags=-w -p 3 -parallel 6 $(LONGEST) ./...
 
 image: ## write the container image to bin/image, an OCI layout, without a container engine; ARCH=amd64,arm64 for both
 	cd deploy && go run ./image -out ../bin/image -arch '$(ARCH)'
@@ -169,10 +170,11 @@ soak: setup build ## load for SECONDS=300 with workers killed and stopped, close
 	go build -o bin/soak ./test/soak
 	bin/soak -seconds $(SECONDS) -lose '$(LOSE)' -hook '$(HOOK)' -hongbao bin/hongbao
 
-fuzz: ## fuzz every decoder of outside bytes for FUZZTIME=10s each
+fuzz: setup ## fuzz every decoder of outside bytes for FUZZTIME=10s each, then the HTTP APIs with up to 500 drawn requests an operation
 	@grep -rlE --include='*_test.go' '^func Fuzz' . | sort | while read -r file; do \
 		for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]+)\(.*/\1/p' "$$file"); do \
 			echo "fuzz $$(dirname "$$file") $$target"; \
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" || exit 1; \
 		done; \
 	done
+	go test -vet=off -count=1 -timeout 3h -run '^TestSchemathesis' -v ./internal/cli -args -examples 500

@@ -29,7 +29,7 @@ type outside struct {
 func newOutside(t *testing.T, e *ending, broker *testkit.KafkaBroker, topic string) *outside {
 	t.Helper()
 	o := &outside{path: filepath.Join(t.TempDir(), "outside"), listen: testkit.FreeAddr(t)}
-	build := exec.Command("go", "build", "-o", o.path, ".")
+	build := exec.Command("go", "build", "-ldflags=-w", "-o", o.path, ".")
 	build.Dir = "../examples/outside"
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -16,18 +16,25 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// program builds the program once, and returns its path.
-var program = sync.OnceValues(func() (string, error) {
-	path, err := filepath.Abs("../.cache/test/hongbao") // git ignores this folder
+// programs builds hongbao, examples/grab and examples/load once, and returns their folder.
+var programs = sync.OnceValues(func() (string, error) {
+	dir, err := filepath.Abs("../.cache/test") // git ignores this folder
 	if err != nil {
 		return "", err
 	}
-	out, err := exec.Command("go", "build", "-o", path, "../cmd/hongbao").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-w", "-o", dir+"/", "../cmd/hongbao", "../examples/grab",
+		"../examples/load").CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("build hongbao: %w: %s", err, out)
+		return "", fmt.Errorf("build the programs: %w: %s", err, out)
 	}
-	return path, nil
+	return dir, nil
 })
+
+// program returns the path of hongbao.
+func program() (string, error) {
+	dir, err := programs()
+	return filepath.Join(dir, "hongbao"), err
+}
 
 // cli runs the built program with the environment of a test's own deployment.
 type cli struct {

@@ -92,13 +92,13 @@ func shapesOf(lines []string) []string {
 	return out
 }
 
-// build builds the program, examples/grab and examples/load into a folder's bin. It copies configs and examples/clients to the folder.
+// build returns a folder with bin, the folder of the programs, and with copies of configs and examples/clients.
 func build(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "bin")+"/", "../cmd/hongbao",
-		"../examples/grab", "../examples/load").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	bin, err := programs()
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(bin, filepath.Join(dir, "bin")))
 	for _, folder := range []string{"configs", "examples/clients"} {
 		require.NoError(t, os.CopyFS(filepath.Join(dir, folder), os.DirFS("../"+folder)))
 	}
@@ -327,7 +327,9 @@ func TestReadmeDemo(t *testing.T) {
 	todo := steps(section(t, "Try it"))
 	require.Len(t, todo, 1)
 	require.Equal(t, "make demo", todo[0].command)
-	cmd := exec.CommandContext(t.Context(), "go", "run", "../cmd/hongbao", "demo")
+	path, err := program()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), path, "demo")
 	cmd.Env = testkit.Environ()
 	out, err := cmd.Output()
 	require.NoError(t, err, "%s", out)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
+	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/ops/books"
 )
 
@@ -67,9 +68,9 @@ func writeRemoved(w io.Writer, done []books.Removed, deleted bool) error {
 		r := &done[i]
 		what := "verified and recorded; --delete deletes them from the ledger"
 		if deleted {
-			what = fmt.Sprintf("%d deleted from the ledger", r.Deleted)
+			what = money.Count(r.Deleted) + " deleted from the ledger"
 		}
-		if _, err := fmt.Fprintf(w, "%s: %d grants with %s in %s (SHA-256 %s), %s\n", r.Campaign, r.Grants,
+		if _, err := fmt.Fprintf(w, "%s: %s with %s in %s (SHA-256 %s), %s\n", r.Campaign, plural.Of(r.Grants, "grant"),
 			money.Text(r.Amount, r.Currency), r.File, r.SHA256, what); err != nil {
 			return err
 		}

@@ -30,8 +30,8 @@ import (
 
 var updateShots = flag.Bool("shots", false, "write the screenshots of docs/img again")
 
-// widths has the widths of a desktop, a tablet and a phone.
-var widths = []int64{1280, 768, 390}
+// widths has the widths of a desktop, a tablet, a phone and the smallest phone.
+var widths = []int64{1280, 768, 390, 320}
 
 // browser is a Chromium for the pages of one server.
 type browser struct {
@@ -178,13 +178,13 @@ type fault struct {
 func (b *browser) check(name string) {
 	b.t.Helper()
 	for i, width := range widths {
-		scheme := []string{"light", "dark", "light"}[i]
+		scheme := []string{"light", "dark"}[i%2]
 		b.size(width)
 		b.do(send(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}))
 		over := get(b, chromedp.Evaluate[float64](
 			`document.documentElement.scrollWidth - document.documentElement.clientWidth`))
-		require.LessOrEqual(b.t, over, 0.0, "%s at %d: the page is wider than the window", b.path(), width)
+		require.LessOrEqual(b.t, over, 0.0, "%s at %d: the page is wider than the window: %s", b.path(), width, b.beyond())
 		get(b, chromedp.Evaluate[int](b.axe+";1"))
 		found := get(b, chromedp.Evaluate[[]fault](`axe.run(document).then((r) => r.violations.map((v) =>
 			({ID: v.id, Impact: v.impact, Help: v.help, Nodes: v.nodes.map((n) => ({HTML: n.html}))})))`,
@@ -199,6 +199,14 @@ func (b *browser) check(name string) {
 	defer b.mu.Unlock()
 	require.Empty(b.t, b.foreignRequests, "requests left for another server")
 	require.Empty(b.t, b.faults)
+}
+
+// beyond names the elements that end outside the window, other than in a region that scrolls.
+func (b *browser) beyond() string {
+	b.t.Helper()
+	return get(b, chromedp.Evaluate[string](`[...document.querySelectorAll("body *")].filter((x) => !x.closest(".scroll") &&
+		x.getBoundingClientRect().right > document.documentElement.clientWidth).slice(0, 9)
+		.map((x) => x.tagName + "." + x.getAttribute("class") + "#" + x.id).join(" ")`))
 }
 
 func (b *browser) size(width int64) {

@@ -35,8 +35,12 @@ func showCmd() *cobra.Command {
 }
 
 func writeShown(w io.Writer, c *campaigns.Shown, now time.Time) error {
-	t, s, state := newColumns(w), &c.Spec, stateOf(c, now)
+	s, state := &c.Spec, stateOf(c, now)
+	t := newColumns(w)
 	fmt.Fprintf(t, "%s\t%s\t%s\n", s.ID, styled(stateStyle(state), state), s.Name)
+	if err := t.Flush(); err != nil { // a table of its own: the name is no column of what follows
+		return err
+	}
 	if c.Redis != nil && c.Redis.Pause != nil {
 		p := c.Redis.Pause
 		fmt.Fprintf(t, "paused\tby %s at %s: %s\n", p.By, bothTimes(p.At, zoneOf(s.TimeZone)), cmp.Or(p.Why, "no reason was given"))

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -55,9 +54,10 @@ func cancelCmd() *cobra.Command {
 
 func writeClosing(w io.Writer, e *campaigns.Ending) error {
 	var b strings.Builder
+	zone := zoneOf(e.TimeZone)
 	if c := e.Closed; c != nil {
-		fmt.Fprintf(&b, "campaign %s was closed %s by event %s\ngranted %s, %s\nleft %s, %s\n", e.Campaign,
-			c.Time.Format(time.RFC3339), c.Event, plural.Of(c.Granted, "packet"), money.Text(c.GrantedAmount, e.Currency),
+		fmt.Fprintf(&b, "campaign %s was closed at %s by event %s\ngranted %s, %s\nleft %s, %s\n", e.Campaign,
+			bothTimes(c.Time, zone), c.Event, plural.Of(c.Granted, "packet"), money.Text(c.GrantedAmount, e.Currency),
 			plural.Of(c.Left, "packet"), money.Text(c.LeftAmount, e.Currency))
 	}
 	for _, p := range e.Places {
@@ -65,8 +65,8 @@ func writeClosing(w io.Writer, e *campaigns.Ending) error {
 	}
 	switch r := e.Refunded; {
 	case r != nil:
-		fmt.Fprintf(&b, "campaign %s was refunded %s: %s, %s, to sponsor %s\n", e.Campaign,
-			r.Time.Format(time.RFC3339), plural.Of(r.Packets, "packet"),
+		fmt.Fprintf(&b, "campaign %s was refunded at %s: %s, %s, to sponsor %s\n", e.Campaign,
+			bothTimes(r.Time, zone), plural.Of(r.Packets, "packet"),
 			money.Text(e.Amount, e.Currency), r.Sponsor)
 	case e.Settling && len(e.Places) == 0:
 		fmt.Fprintf(&b, "settling: group %s has finished events up to %d\n", configs.SinkBalance, *e.Finished)

@@ -1,12 +1,16 @@
 package cli
 
 import (
+	"bytes"
 	"database/sql"
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 )
 
 // Invalid arguments are refused before the command connects to a server: this test has none.
@@ -40,6 +44,21 @@ func TestEndsRefuseWrongArguments(t *testing.T) {
 			require.Empty(t, r.out)
 		})
 	}
+}
+
+// The times of a close and a refund are in the campaign's zone, with UTC beside them.
+func TestEndingForPeople(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	require.NoError(t, writeClosing(&out, &campaigns.Ending{Campaign: "rain", Currency: "CNY", TimeZone: "Asia/Shanghai",
+		Closed:   &campaigns.Closed{Time: noon.Add(time.Hour), Event: "0-12035", Granted: 12_034, GrantedAmount: 123_456, Left: 1, LeftAmount: 5},
+		Refunded: &campaigns.Refunded{Time: noon.Add(5 * time.Hour), Packets: 1, Sponsor: "acme"}, Amount: 5, Next: "hongbao campaign reveal rain"}))
+	require.Equal(t, `campaign rain was closed at 2026-02-17 21:00:00 (Asia/Shanghai, 13:00:00 UTC) by event 0-12035
+granted 12,034 packets, 1,234.56 CNY
+left 1 packet, 0.05 CNY
+campaign rain was refunded at 2026-02-18 01:00:00 (Asia/Shanghai, 17:00:00 UTC): 1 packet, 0.05 CNY, to sponsor acme
+next: hongbao campaign reveal rain
+`, out.String())
 }
 
 // A campaign in the ledger that was never loaded can't be closed, refunded or revealed, and each error names the next

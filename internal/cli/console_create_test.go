@@ -30,6 +30,16 @@ func (v *visitor) sends(path string, form url.Values) (status int, to, text stri
 	return res.StatusCode, res.Header.Get("Location"), string(all)
 }
 
+// checked checks a specification, and returns the form that creates it.
+func (v *visitor) checked(spec string) url.Values {
+	v.t.Helper()
+	status, _, page := v.sends("/create", url.Values{"spec": {spec}, "check": {"1"}})
+	require.Equal(v.t, http.StatusOK, status, page)
+	button := regexp.MustCompile(`name="create" value="([0-9a-f]{64})"`).FindStringSubmatch(page)
+	require.NotEmpty(v.t, button)
+	return url.Values{"spec": {spec}, "create": {button[1]}}
+}
+
 // In the console a treasurer checks, creates and loads a campaign. An operator may only load it.
 func TestConsoleCreates(t *testing.T) {
 	t.Parallel()
@@ -42,22 +52,24 @@ func TestConsoleCreates(t *testing.T) {
 	windows := strings.ReplaceAll(string(text), "\n", "\r\n") // browsers send lines that end in CRLF
 	status, _, page := v.sends("/create", url.Values{"spec": {windows}, "check": {"1"}})
 	require.Equal(t, http.StatusOK, status)
-	require.Contains(t, page, "20.00 CNY, from acme")
+	require.Contains(t, page, "20 packets, 20.00 CNY in all.")
+	require.Contains(t, page, "acme has funded 0.00 CNY so far, less what came back; with this campaign 20.00 CNY.")
 	require.Contains(t, page, "Nothing is created yet")
 	v.sees("/", "There is no campaign yet.", `href="/create"`)
 	past := regexp.MustCompile(`\d{4}-`).ReplaceAllString(windows, "2001-")
-	for _, check := range []string{"1", ""} {
-		status, _, page = v.sends("/create", url.Values{"spec": {past}, "check": {check}})
+	for _, button := range []string{"check", "create"} {
+		status, _, page = v.sends("/create", url.Values{"spec": {past}, button: {"1"}})
 		require.Equal(t, http.StatusBadRequest, status)
 		require.Contains(t, page, "window_past")
 	}
 	for _, says := range []string{"The ledger has the campaign and its money", "The ledger already had this campaign"} {
-		status, to, _ := v.sends("/create", url.Values{"spec": {windows}})
+		status, to, _ := v.sends("/create", v.checked(windows))
 		require.Equal(t, http.StatusSeeOther, status)
 		v.sees(to, "Not loaded", "Load the campaign", says)
 	}
 	_, _, page = v.sends("/create", url.Values{"spec": {windows}, "check": {"1"}})
 	require.Contains(t, page, "already has this campaign")
+	require.Contains(t, page, "acme has funded 20.00 CNY so far, less what came back.")
 	other := strings.Replace(windows, "packets: 20", "packets: 19", 1)
 	status, _, page = v.sends("/create", url.Values{"spec": {other}})
 	require.Equal(t, http.StatusConflict, status)

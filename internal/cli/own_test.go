@@ -3,10 +3,12 @@ package cli
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -34,12 +36,24 @@ func setupPoints(t *testing.T) *pointed {
 	return newPoints(t, d)
 }
 
-// newPoints builds the program with the sink.
+// pointsProgram builds the program with the sink once, and returns its path.
+var pointsProgram = sync.OnceValues(func() (string, error) {
+	path, err := filepath.Abs("../../.cache/test/points") // git ignores this folder
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.Command("go", "build", "-ldflags=-w", "-o", path, "../../examples/sink/points").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build points: %w: %s", err, out)
+	}
+	return path, nil
+})
+
 func newPoints(t *testing.T, d *deployment) *pointed {
 	t.Helper()
-	p := &pointed{deployment: d, path: filepath.Join(t.TempDir(), "points")}
-	out, err := exec.Command("go", "build", "-o", p.path, "../../examples/sink/points").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	path, err := pointsProgram()
+	require.NoError(t, err)
+	p := &pointed{deployment: d, path: path}
 	file := filepath.Join(t.TempDir(), "points.db")
 	p.env = append(p.env, "POINTS_FILE="+file)
 	p.db, err = sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(5000)")

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/term"
 
@@ -18,7 +19,10 @@ type progressLine struct {
 	width func() int
 
 	mu    sync.Mutex
-	shown bool
+	at    app.Progress
+	began time.Time
+	stop  chan struct{} // ends the redrawing; nil if nothing is shown
+	draws sync.WaitGroup
 }
 
 func newProgressLine(out io.Writer) *progressLine {
@@ -42,22 +46,57 @@ func (l *progressLine) hooks() app.Hooks {
 	return app.Hooks{Progress: l.show}
 }
 
-// show writes the line over the one before. The cursor stays at its begin, so that a line of the log replaces it.
+// show writes the line over the one before, and again each second, with the time that an uncounted call has taken. No
+// text ends it.
 func (l *progressLine) show(p app.Progress) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	const rest, begin = "\x1b[K", "\r"
-	if p.What == "" {
-		if l.shown {
-			fmt.Fprint(l.out, rest)
+	switch {
+	case p.What == "" && l.stop != nil:
+		close(l.stop)
+		l.stop = nil
+		fmt.Fprint(l.out, eraseLine)
+	case p.What != "":
+		l.at = p
+		if l.stop == nil {
+			stop := make(chan struct{})
+			l.began, l.stop = time.Now(), stop
+			l.draws.Go(func() { l.redraw(stop) })
 		}
-		l.shown = false
-		return
+		l.draw()
 	}
-	text := []rune(p.String())
-	if most := l.width() - 1; len(text) > most {
-		text = text[:max(0, most)]
+}
+
+// end ends the line, and waits until nothing more is written.
+func (l *progressLine) end() {
+	l.show(app.Progress{})
+	l.draws.Wait()
+}
+
+func (l *progressLine) redraw(stop chan struct{}) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+			l.mu.Lock()
+			if l.stop == stop {
+				l.draw()
+			}
+			l.mu.Unlock()
+		}
 	}
-	l.shown = true
-	fmt.Fprint(l.out, string(text)+rest+begin)
+}
+
+const eraseLine = "\x1b[K"
+
+// draw writes the line. The cursor stays at its begin, so that a line of the log replaces it. The caller holds mu.
+func (l *progressLine) draw() {
+	text := l.at.String()
+	if took := time.Since(l.began).Truncate(time.Second); l.at.Of == 0 && took > 0 {
+		text += ", " + took.String()
+	}
+	fmt.Fprint(l.out, cutLine(text, l.width()-1)+eraseLine+"\r")
 }

@@ -178,9 +178,10 @@ func writeShards(w io.Writer, list []*losses.ShardLoss, without string) error {
 func writeLoss(b *strings.Builder, s *losses.ShardLoss, without string) {
 	for i, c := range s.Campaigns {
 		e := &s.Effects[i]
-		fmt.Fprintf(b, "  campaign %s stays frozen: %s. The ledger has paid %d of %d packets, %s of %s; once the shard is open "+
-			"`hongbao campaign refund-lost %s` ends it and returns the rest to the sponsor\n", c.Campaign, c.Why, e.Paid,
-			e.Packets, money.Text(e.PaidAmount, e.Currency), money.Text(e.Funded, e.Currency), c.Campaign)
+		fmt.Fprintf(b, "  campaign %s stays frozen: %s. The ledger has paid %s of %s, %s of %s; once the shard is open "+
+			"`hongbao campaign refund-lost %s` ends it and returns the rest to the sponsor\n", c.Campaign, c.Why,
+			money.Count(e.Paid), plural.Of(e.Packets, "packet"), money.Text(e.PaidAmount, e.Currency),
+			money.Text(e.Funded, e.Currency), c.Campaign)
 	}
 	for i := range s.Unpaid {
 		u := &s.Unpaid[i]

@@ -119,6 +119,7 @@ func with(cmd *cobra.Command, n app.Needs, do func(a *app.App) error) error {
 	}
 	announce(cmd, cfg.Place())
 	line := newProgressLine(cmd.ErrOrStderr())
+	defer line.end()
 	return app.WithHooks(cmd.Context(), cfg, n, line.hooks(), do)
 }
 

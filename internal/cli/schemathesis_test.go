@@ -2,11 +2,13 @@ package cli
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,8 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
+
+var fuzzExamples = flag.Int("examples", 10, "the requests that TestSchemathesis* draws for each operation; make fuzz draws 500")
 
 // schemathesis returns the path of the program, which scripts/setup.sh installs.
 func schemathesis(t *testing.T) string {
@@ -117,11 +121,11 @@ func fuzz(t *testing.T, bin, url, config string) {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "schemathesis.toml"), []byte(config), 0o600))
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute+time.Duration(*fuzzExamples)*5*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, bin, "--config-file", filepath.Join(dir, "schemathesis.toml"), "run", url+"/openapi.json",
 		"--checks", "all", "--exclude-checks", "positive_data_acceptance", "--phases", "examples,coverage,fuzzing",
-		"--max-examples", "40", "--seed", "1", "--generation-database", "none", "--no-color", "--warnings", "off")
+		"--max-examples", strconv.Itoa(*fuzzExamples), "--seed", "1", "--generation-database", "none", "--no-color", "--warnings", "off")
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -58,6 +58,17 @@ func operate(cmd *cobra.Command, n app.Needs, do func(o ops.Operations) error) e
 		return app.Usage("%w", err)
 	}
 	announce(cmd, "the deployment of server "+server)
+	line := newProgressLine(cmd.ErrOrStderr())
+	defer line.end()
+	if line.width != nil {
+		r.Waits = func(on bool) {
+			if on {
+				line.show(app.Progress{What: cmd.Name() + ": the server works on it"})
+			} else {
+				line.show(app.Progress{})
+			}
+		}
+	}
 	return flagged(cmd, do(r))
 }
 

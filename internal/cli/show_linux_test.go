@@ -2,8 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,7 +31,7 @@ func TestShowACampaignToPeople(t *testing.T) {
 		require.NoError(t, writeShown(plain{w: &out}, c, noon))
 		return out.String()
 	}
-	require.Equal(t, `rain      paused  春雨红包
+	require.Equal(t, `rain  paused  春雨红包
 paused    by ann at 2026-02-17 20:01:00 (Asia/Shanghai, 12:01:00 UTC): closed
 window    2026-02-17 20:00:00 to 2026-02-17 21:00:00 (Asia/Shanghai)
 UTC       2026-02-17 12:00:00 to 2026-02-17 13:00:00
@@ -49,7 +47,7 @@ top-up    more: 1,000 packets, 1,000.00 CNY, by bob: demand
           hash 77aa
 `, text())
 	c.Redis = nil
-	require.Contains(t, text(), "rain     not loaded  春雨红包\n")
+	require.Contains(t, text(), "rain  not loaded  春雨红包\n")
 	require.Contains(t, text(), "packets  50,000, not in Redis\n")
 }
 
@@ -66,16 +64,8 @@ func TestTailForPeople(t *testing.T) {
 	d.quiet()
 	w.stop(syscall.SIGTERM)
 	require.Regexp(t, `^\{"partition":.*"user":"u1".*\}\n$`, d.ok("tail"))
-	self, err := os.Executable()
-	require.NoError(t, err)
-	onTerminal := func(command string) string {
-		p := launch(t, t.TempDir(), d.env, exec.Command("script", "-qec", self+" "+command+" 2>/dev/null", "/dev/null"))
-		r := p.wait(time.Minute)
-		require.Zero(t, r.code, r.out)
-		return strings.ReplaceAll(r.out, "\r", "")
-	}
-	require.Regexp(t, `^20\S+Z  rain  u1  \d\.\d\d CNY  packet 1  event 0-1\n$`, onTerminal("tail"))
-	require.Regexp(t, `^\{"partition":.*"user":"u1".*\}\n$`, onTerminal("tail --json"))
+	require.Regexp(t, `^20\S+Z  rain  u1  \d\.\d\d CNY  packet 1  event 0-1\n$`, d.onTerminal(t, 80, "tail 2>/dev/null").ends(0))
+	require.Regexp(t, `^\{"partition":.*"user":"u1".*\}\n$`, d.onTerminal(t, 80, "tail --json 2>/dev/null").ends(0))
 }
 
 // On a terminal of 80 columns the tables of `campaign list` and `audit` do not wrap. In a pipe each stays one table.
@@ -83,18 +73,32 @@ func TestTablesOnANarrowTerminal(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	d.campaign("spring-rain-of-2026", 10_000, 100_000_000)
-	self, err := os.Executable()
-	require.NoError(t, err)
 	for _, command := range []string{"campaign list", "audit"} {
-		p := launch(t, t.TempDir(), append([]string{"TERM=xterm", "NO_COLOR=1"}, d.env...), exec.Command("script", "-qec",
-			"stty cols 80 rows 24; exec "+self+" "+command+" 2>/dev/null", "/dev/null"))
-		r := p.wait(time.Minute)
-		require.Zero(t, r.code, r.out)
-		require.Contains(t, r.out, "10,000")
-		require.Greater(t, strings.Count(r.out, "spring-rain-of-2026"), 1, r.out)
-		for line := range strings.SplitSeq(strings.ReplaceAll(r.out, "\r", ""), "\n") {
-			require.LessOrEqual(t, places(line), 80, line)
-		}
+		text := d.onTerminal(t, 80, command+" 2>/dev/null", "NO_COLOR=1").ends(0)
+		require.Contains(t, text, "10,000")
+		require.Greater(t, strings.Count(text, "spring-rain-of-2026"), 1, text)
+		fits(t, 80, text)
 		require.Equal(t, 1, strings.Count(d.ok(strings.Fields(command)...), "spring-rain-of-2026"))
+	}
+}
+
+// `campaign show` and `campaign watch` of a campaign with a long Chinese name fit into the terminal, and name each thing
+// once.
+func TestShowOnATerminal(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("spring-rain-of-2026", 10_000, 100_000_000, "name: Spring rain", "name: 春雨红包大派送第二季，人人有份")
+	for _, columns := range []int{80, 120} {
+		shown := d.onTerminal(t, columns, "campaign show spring-rain-of-2026 2>/dev/null", "NO_COLOR=1").ends(0)
+		fits(t, columns, shown)
+		require.Regexp(t, `^spring-rain-of-2026  open  春雨红包大派送第二季，人人有份\nwindow `, shown)
+		require.Equal(t, 1, strings.Count(shown, "window "), shown)
+		require.Contains(t, shown, " funded 1,000,000.00 CNY, paid 0.00 CNY, refunded 0.00 CNY\n")
+		require.Equal(t, shown, d.ok("campaign", "show", "spring-rain-of-2026"), "it is the same in a pipe")
+		watch := d.onTerminal(t, columns, "campaign watch spring-rain-of-2026", "NO_COLOR=1")
+		watch.says("SINK +STATE")
+		watch.press("\x03")
+		frames, _, _ := strings.Cut(watch.ends(0), "ended after")
+		fits(t, columns, frames)
 	}
 }

@@ -71,9 +71,6 @@ func (s watchedStatus) line() string {
 	for i := range s.Sinks {
 		x := &s.Sinks[i]
 		text := fmt.Sprintf("%s %s, %s waiting", x.Sink, strings.ReplaceAll(string(x.State), "_", " "), money.Count(x.Waiting))
-		if x.Oldest != nil {
-			text += ", since " + seconds(x.Oldest)
-		}
 		if x.Parked > 0 {
 			text += ", " + money.Count(x.Parked) + " parked"
 		}

@@ -113,24 +113,57 @@ func TestConsoleSaysThatItIsOld(t *testing.T) {
 	b.sees("#status", "Your session is over")
 }
 
-// creates enters a specification in the form, and checks, creates and loads the campaign. After a mistake the page
-// shows the errors and keeps the entered text.
+// When a session ends, an open page becomes grey at once, says so and leads to the login. The login leads back.
+func TestConsoleSessionEnds(t *testing.T) {
+	d := setup(t, options{})
+	key, control := d.key("viewer"), testkit.FreeAddr(t)
+	d.serve("--control.listen=" + control)
+	d.ok("campaign", "create", spec(t, "rain", 20, 2_000))
+	b := newBrowser(t, "http://"+control)
+	b.logIn(key)
+	b.press(`button[value="zh-CN"]`)
+	b.sees("h1", "入账与下游")
+	for _, path := range []string{"/campaigns/rain", "/?q=rain"} {
+		b.open(path)
+		b.seesOnly("#status", "实时")
+		d.ok("key", "revoke", strings.Split(key, "_")[1])
+		b.sees("#old", "会话已结束，本页停留在")
+		require.Equal(t, "会话已结束，请重新登录。", b.text("#status"))
+		require.Equal(t, "grayscale(1)", get(b, chromedp.Evaluate[string](`getComputedStyle(document.getElementById("live")).filter`)))
+		require.Contains(t, b.text("#live"), "Spring rain", "what it showed stays")
+		b.check("")
+		b.press("#old a")
+		require.Equal(t, "/login?to="+url.QueryEscape(path), b.path())
+		key = d.key("viewer")
+		b.do(chromedp.SendKeys("#key", key))
+		b.press("main button")
+		require.Equal(t, path, b.path())
+		b.seesOnly("#status", "实时")
+	}
+}
+
+// creates enters a specification as YAML, and checks, creates and loads the campaign. After a mistake the page shows the
+// errors and keeps the entered text.
 func (b *browser) creates(path string) {
 	b.t.Helper()
 	text, err := os.ReadFile(path)
 	require.NoError(b.t, err)
 	b.open("/")
 	b.press("#new")
+	b.check("")
+	b.press("#to-yaml")
 	wrong := strings.Replace(string(text), "packets: 200", "packets: many", 1)
-	b.do(chromedp.SendKeys("#spec", wrong))
-	b.press("#create")
+	b.do(chromedp.SetValue("#spec", wrong))
+	b.press("#check")
 	b.sees("#answer", "packets: ")
 	require.Equal(b.t, wrong, get(b, chromedp.Value("#spec")))
 	require.True(b.t, b.at("#spec"), "the focus makes a screen reader read the mistakes")
 	b.check("")
 	b.do(chromedp.SetValue("#spec", string(text)))
+	b.press("#to-form")
+	require.Equal(b.t, "200.00", get(b, chromedp.Value("#total")))
 	b.press("#check")
-	b.sees("#answer", "200.00 CNY")
+	b.sees("#answer", "200 packets, 200.00 CNY in all.")
 	b.sees("#answer", "Nothing is created yet.")
 	b.check("create")
 	b.press("#create")

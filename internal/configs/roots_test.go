@@ -34,7 +34,7 @@ func authority(t *testing.T) (pair *tls.Certificate, file []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// The authority of a server changes. The next connections of Redis, Kafka and the remote trust the new authority and no
+// The authority of a server changes. The next connections of Redis, Kafka, the remote and a webhook trust the new authority and no
 // longer the old one, without a restart. A file that can't be read changes nothing and is logged once.
 func TestAuthoritiesAreReadAgain(t *testing.T) {
 	t.Parallel()
@@ -60,7 +60,9 @@ func TestAuthoritiesAreReadAgain(t *testing.T) {
 	at := server.Addr().String()
 	ca := write(t, "ca.pem", string(firstFile), 0o644)
 	c := (&input{args: []string{"--redis.tls", "--redis.tls_ca=" + ca, "--kafka.tls", "--kafka.tls_ca=" + ca,
-		"--remote.url=https://" + at, "--remote.tls_ca=" + ca}}).must(t)
+		"--remote.url=https://" + at, "--remote.tls_ca=" + ca, "--deployment.sinks=balance,crm,kafka"},
+		env: []string{"HONGBAO_WEBHOOK_CRM_URL=https://" + at, "HONGBAO_WEBHOOK_CRM_TLS_CA=" + ca,
+			"HONGBAO_WEBHOOK_CRM_ALLOW_PRIVATE=true"}}).must(t)
 	var log bytes.Buffer
 	_, err = c.Logger(&log)
 	require.NoError(t, err)
@@ -69,6 +71,7 @@ func TestAuthoritiesAreReadAgain(t *testing.T) {
 		"redis":  c.redisOptions().Dialer,
 		"kafka":  broker.Dialer{TLS: kafka.TLS, Roots: kafka.Roots}.Dial,
 		"remote": (&tls.Dialer{Config: remote.TLS}).DialContext,
+		"crm":    (&tls.Dialer{Config: c.WebhookConfig("crm").TLS}).DialContext,
 	}
 	all := func(trusted bool) {
 		t.Helper()
@@ -90,12 +93,12 @@ func TestAuthoritiesAreReadAgain(t *testing.T) {
 	all(false)
 	offered.Store(first)
 	all(true)
-	require.Equal(t, 3, bytes.Count(log.Bytes(), []byte("can't be used")), log.String())
+	require.Equal(t, 4, bytes.Count(log.Bytes(), []byte("can't be used")), log.String())
 	require.NoError(t, os.WriteFile(ca, secondFile, 0o600))
 	all(false)
 	offered.Store(second)
 	all(true)
-	require.Equal(t, 3, bytes.Count(log.Bytes(), []byte("was read again")), log.String())
+	require.Equal(t, 4, bytes.Count(log.Bytes(), []byte("was read again")), log.String())
 }
 
 // The name in the certificate counts as before.

@@ -40,18 +40,18 @@ func (r *AuditReport) WriteWithin(w io.Writer, width int) error {
 		fmt.Fprintf(&b, "Not compared: %s.\n", oneLine(what))
 	}
 	if n := r.Total.InFlight; n > 0 || !r.Quiet {
-		fmt.Fprintf(&b, "%s in flight, not judged (%s to the ledger, %s to the topic).\n", grants(n),
+		fmt.Fprintf(&b, "%s in flight, not judged (%s to the ledger, %s to the topic).\n", plural.Of(n, "grant"),
 			money.Count(r.Total.Unsettled), money.Count(r.Total.Unpublished))
 	}
 	if r.Total.Newer > 0 {
 		fmt.Fprintf(&b, "%s made while the audit was reading, not judged; sums that were read later may include more of them.\n",
-			grants(r.Total.Newer))
+			plural.Of(r.Total.Newer, "grant"))
 	}
 	if r.Total.Expired > 0 {
-		fmt.Fprintf(&b, "%s expired from the topic, not judged there.\n", grants(r.Total.Expired))
+		fmt.Fprintf(&b, "%s expired from the topic, not judged there.\n", plural.Of(r.Total.Expired, "grant"))
 	}
 	if n := r.Total.NotOwed; n > 0 {
-		fmt.Fprintf(&b, "%s that a sink does not owe, not judged there: `hongbao status` shows since when it owes.\n", grants(n))
+		fmt.Fprintf(&b, "%s that a sink does not owe, not judged there: `hongbao status` shows since when it owes.\n", plural.Of(n, "grant"))
 	}
 	if r.Total.Foreign+r.Total.OpenClaims > 0 {
 		fmt.Fprintf(&b, "%s foreign records in the topic, %s pushes in progress.\n", money.Count(r.Total.Foreign),
@@ -67,11 +67,6 @@ func (r *AuditReport) WriteWithin(w io.Writer, width int) error {
 	r.dropped(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// grants returns a number of grants as text.
-func grants(n int64) string {
-	return money.Count(n) + strings.TrimPrefix(plural.Of(n, "grant"), strconv.FormatInt(n, 10))
 }
 
 // tableParts are the parts of a line of the table after its campaign: what Redis has, what the ledger has, and the numbers

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/base/optional"
 	"github.com/hongbao-project/hongbao/internal/base/plural"
 )
@@ -75,7 +76,7 @@ func (r *LetterReport) Write(w io.Writer) error {
 	if r.DryRun {
 		fmt.Fprintf(&b, "Dry run: nothing was written. %s would be %s.\n", plural.Of(r.Matched-r.Unreadable, "letter"), r.Decision)
 	} else {
-		fmt.Fprintf(&b, "%d of %s %s %s.\n", r.Resolved, plural.Of(r.Matched, "letter"), plural.Verb(r.Matched, "was", "were"),
+		fmt.Fprintf(&b, "%s of %s %s %s.\n", money.Count(r.Resolved), plural.Of(r.Matched, "letter"), plural.Verb(r.Matched, "was", "were"),
 			r.Decision)
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/base/plural"
 )
 
@@ -74,17 +75,16 @@ func (r *ReplayReport) Write(w io.Writer) error {
 	var b strings.Builder
 	switch {
 	case r.DryRun:
-		fmt.Fprintf(&b, "Dry run of replay %s to %s: nothing was written. It would deliver %d of %s; %d were "+
-			"delivered before, %d are there.\n",
-			r.Name, r.Target, r.Matched-r.Before-r.There, plural.Of(r.Matched, "grant"), r.Before, r.There)
+		fmt.Fprintf(&b, "Dry run of replay %s to %s: nothing was written. It would deliver %s of %s; %s were "+
+			"delivered before, %s are there.\n", r.Name, r.Target, money.Count(r.Matched-r.Before-r.There),
+			plural.Of(r.Matched, "grant"), money.Count(r.Before), money.Count(r.There))
 	case r.Finished:
-		fmt.Fprintf(&b, "Replay %s to %s is finished: %s delivered now, %d were there, %d delivered before, in %.1f "+
-			"s.\n",
-			r.Name, r.Target, plural.Of(r.Delivered, "grant"), r.There, r.Before, r.Seconds)
+		fmt.Fprintf(&b, "Replay %s to %s is finished: %s delivered now, %s were there, %s delivered before, in %.1f "+
+			"s.\n", r.Name, r.Target, plural.Of(r.Delivered, "grant"), money.Count(r.There), money.Count(r.Before), r.Seconds)
 	default:
-		fmt.Fprintf(&b, "Replay %s to %s is NOT finished: %s delivered now, %d were there, %d delivered before, %d "+
+		fmt.Fprintf(&b, "Replay %s to %s is NOT finished: %s delivered now, %s were there, %s delivered before, %s "+
 			"failed. Run it again under the same name to continue.\n", r.Name, r.Target, plural.Of(r.Delivered, "grant"),
-			r.There, r.Before, r.Failed)
+			money.Count(r.There), money.Count(r.Before), money.Count(r.Failed))
 	}
 	if r.Resumed > 0 {
 		fmt.Fprintf(&b, "It continued after %s that earlier runs had checked.\n", plural.Of(r.Resumed, "event"))

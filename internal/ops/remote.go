@@ -27,6 +27,8 @@ type Remote struct {
 	server *url.URL
 	key    string
 	client *http.Client
+	// Waits, if not nil, is called after each call: on says that the server still works on what was asked.
+	Waits func(on bool)
 }
 
 // Limits of a call.
@@ -105,6 +107,9 @@ func (r *Remote) call(ctx context.Context, method, path, key string, query url.V
 	})
 	if err != nil {
 		err = fmt.Errorf("%s %s: %w", method, at, err)
+	}
+	if r.Waits != nil {
+		r.Waits(more && err == nil)
 	}
 	return more, err
 }

@@ -69,6 +69,18 @@ func TestChangeIsSentAgainWithItsKey(t *testing.T) {
 	require.NotEqual(t, keys[0], keys[4])
 }
 
+// While the server works on a load, the caller hears so, and hears the end.
+func TestRemoteTellsThatTheServerWorks(t *testing.T) {
+	t.Parallel()
+	r, _ := at(t, says(202, `{"loading":true}`), says(202, `{"loading":true}`), says(200, `{"packets":10}`))
+	var told []bool
+	r.Waits = func(on bool) { told = append(told, on) }
+	out, err := r.LoadCampaign(t.Context(), "rain")
+	require.NoError(t, err)
+	require.EqualValues(t, 10, out.Packets)
+	require.Equal(t, []bool{true, true, false}, told)
+}
+
 // A requeue of many letters sends requests until the server has looked at all letters. Its report has the sums
 // of all answers.
 func TestLettersGoOnUntilAllAreDecided(t *testing.T) {

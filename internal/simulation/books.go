@@ -17,6 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ops/books"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 )
 
 // The kinds of deeds that concern the ledger's books.
@@ -90,7 +91,7 @@ func (w *world) onBooks(ctx context.Context, d *Deed) error {
 		return w.readOnly(ctx, d)
 	}
 	err := w.endOne(ctx, d.Who)
-	if time.Since(epoch) < w.plan.Faulty {
+	if time.Since(virtual.Epoch) < w.plan.Faulty {
 		w.cover.note("ledger", "refunded while users grab")
 	}
 	return err
@@ -99,7 +100,7 @@ func (w *world) onBooks(ctx context.Context, d *Deed) error {
 // unlessLate returns the error of a command about a campaign, unless it was refused because a person ends the campaign.
 func (w *world) unlessLate(campaign string, err error) error {
 	ends := slices.ContainsFunc(w.plan.Deeds, func(d Deed) bool {
-		return d.What == EndEarly && d.Who == campaign && time.Since(epoch) > d.At
+		return d.What == EndEarly && d.Who == campaign && time.Since(virtual.Epoch) > d.At
 	})
 	if err != nil && ends && hongbao.ClassOf(err) == hongbao.ClassPermanent {
 		w.note("refused: %v", err)
@@ -121,14 +122,14 @@ func (w *world) readOnly(ctx context.Context, d *Deed) error {
 		select {
 		case <-w.db.setTrap(at):
 			w.cover.note("ledger", "read-only in a transaction: "+d.Who)
-			return sleep(ctx, d.For)
+			return virtual.Sleep(ctx, d.For)
 		case <-time.After(trapTime):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 	w.db.refuse(errReadOnly)
-	return sleep(ctx, d.For)
+	return virtual.Sleep(ctx, d.For)
 }
 
 // ledgerBack promotes a standby that has got nothing for a while. Then a person restores the ledger.
@@ -142,7 +143,7 @@ func (w *world) ledgerBack(ctx context.Context, d *Deed) (err error) {
 		return err
 	}
 	defer w.db.drop()
-	if err := sleep(ctx, d.For); err != nil {
+	if err := virtual.Sleep(ctx, d.For); err != nil {
 		return err
 	}
 	w.db.refuse(errAway)
@@ -168,7 +169,7 @@ func (w *world) ledgerBack(ctx context.Context, d *Deed) (err error) {
 		w.lostRefund = true
 		w.mu.Unlock()
 	}
-	if err := sleep(ctx, away); err != nil {
+	if err := virtual.Sleep(ctx, virtual.Away); err != nil {
 		return err
 	}
 	w.db.refuse(nil)
@@ -178,7 +179,7 @@ func (w *world) ledgerBack(ctx context.Context, d *Deed) (err error) {
 // restoreLedger does what docs/disaster.md demands of a person after such a promotion: they stop the workers, run the
 // audit, pay what the ledger lacks, start the workers, and repeat the refunds that are lost.
 func (w *world) restoreLedger(ctx context.Context, d *Deed) error {
-	_ = sleep(ctx, thinking)
+	_ = virtual.Sleep(ctx, thinking)
 	restart, err := w.stopWorkers(ctx)
 	defer restart()
 	if err != nil {
@@ -236,7 +237,7 @@ func (w *world) stopWorkers(ctx context.Context) (restart func(), err error) {
 			case s.ended <- Stop:
 			default:
 			}
-			if err := sleep(ctx, 100*time.Millisecond); err != nil {
+			if err := virtual.Sleep(ctx, 100*time.Millisecond); err != nil {
 				return func() { hold(false) }, err
 			}
 		}

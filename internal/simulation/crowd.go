@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/simulation/judge"
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 )
 
 // patience is how long users repeat their grabs after the last fault of a request.
@@ -16,7 +17,7 @@ const patience = 90 * time.Second
 // user grabs in each campaign, once more than they may hold packets, and repeats each grab until its answer is final.
 func (w *world) user(ctx context.Context, u int) {
 	r := rand.New(rand.NewPCG(w.plan.Seed, uint64(1000+u)))
-	if sleep(ctx, time.Duration(r.Int64N(int64(w.plan.spread())))) != nil {
+	if virtual.Sleep(ctx, time.Duration(r.Int64N(int64(w.plan.spread())))) != nil {
 		return
 	}
 	for _, c := range w.plan.Campaigns {
@@ -36,7 +37,7 @@ func (w *world) user(ctx context.Context, u int) {
 }
 
 func (w *world) grab(ctx context.Context, r *rand.Rand, g *hongbao.Grab) {
-	end := epoch.Add(w.plan.Faulty + w.longest() + patience)
+	end := virtual.Epoch.Add(w.plan.Faulty + w.longest() + patience)
 	comesAgain := !time.Now().Before(end) // their request before this one waited so long
 	for time.Now().Before(end) {
 		if p, dead := w.grabber(r); p != nil {
@@ -59,7 +60,7 @@ func (w *world) grab(ctx context.Context, r *rand.Rand, g *hongbao.Grab) {
 				}
 			}
 		}
-		if sleep(ctx, 50*time.Millisecond+time.Duration(r.Int64N(int64(100*time.Millisecond)))) != nil {
+		if virtual.Sleep(ctx, 50*time.Millisecond+time.Duration(r.Int64N(int64(100*time.Millisecond)))) != nil {
 			return
 		}
 	}
@@ -87,11 +88,7 @@ func (w *world) grabber(r *rand.Rand) (by grabber, dead func() bool) {
 	if p == nil {
 		return nil, nil
 	}
-	return p, func() bool {
-		w.net.mu.Lock()
-		defer w.net.mu.Unlock()
-		return proc.dead
-	}
+	return p, proc.IsDead
 }
 
 // longest is the time of the last deed's end, after the last fault of a request.

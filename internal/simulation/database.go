@@ -13,6 +13,7 @@ import (
 	"modernc.org/sqlite"
 
 	books "github.com/hongbao-project/hongbao/internal/ledger/db/sqlite"
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 )
 
 // database is the ledger's server for all processes: it may be slow or read-only, or a standby takes its place.
@@ -83,7 +84,7 @@ func (b *database) setTrap(at books.Moment) <-chan struct{} {
 }
 
 // gate is the gate of a process.
-func (b *database) gate(p *Proc) books.Gate {
+func (b *database) gate(p *virtual.Proc) books.Gate {
 	return func(ctx context.Context, at books.Moment) error {
 		if at == books.GateBegin {
 			if err := b.slow(ctx); err != nil {
@@ -97,7 +98,7 @@ func (b *database) gate(p *Proc) books.Gate {
 		either, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(life, cancel)()
-		if err := p.gate(either, at); err != nil || ctx.Err() != nil {
+		if err := p.Gate(either, at); err != nil || ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
 		}
 		if life.Err() != nil {
@@ -117,14 +118,14 @@ func (b *database) slow(ctx context.Context) error {
 	if each > 0 {
 		wait = each
 	}
-	return sleep(ctx, wait)
+	return virtual.Sleep(ctx, wait)
 }
 
 // connection returns the life of a transaction's connection. A transaction of a broken connection gets no further.
-func (b *database) connection(ctx context.Context, p *Proc, at books.Moment) (context.Context, error) {
+func (b *database) connection(ctx context.Context, p *virtual.Proc, at books.Moment) (context.Context, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.trap != nil && b.armed == at && p.name[0] == 'w' {
+	if b.trap != nil && b.armed == at && p.Name[0] == 'w' {
 		close(b.trap)
 		b.refuseNow(errReadOnly)
 	}
@@ -212,7 +213,7 @@ func (b *database) whole(ctx context.Context, begin func(copier) (*sqlite.Backup
 				}
 				return errors.Join(err, copying.Finish())
 			})
-			if err == nil || sleep(ctx, latency) != nil {
+			if err == nil || virtual.Sleep(ctx, virtual.Latency) != nil {
 				break
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 )
 
 // The kinds of deeds that concern deliveries.
@@ -89,7 +91,7 @@ func (w *world) toDelivery(ctx context.Context, d *Deed) error {
 		if err := w.remove(ctx); err != nil {
 			return err
 		}
-		if err := sleep(ctx, d.For); err != nil {
+		if err := virtual.Sleep(ctx, d.For); err != nil {
 			return err
 		}
 	}

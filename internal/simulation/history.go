@@ -18,6 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/ops/books"
 	"github.com/hongbao-project/hongbao/internal/simulation/judge"
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 )
 
 // Result is what a history showed.
@@ -57,25 +58,25 @@ func Run(ctx context.Context, plan Plan, o Options) *Result {
 		w.sinks = []string{balanceSink}
 	}
 	w.db = newDatabase(w.dsn)
-	w.net = newNet(plan.Seed, plan.how(), w.cover, o.Trace)
+	w.net = virtual.NewNet(plan.Seed, plan.how(), w.cover.note, o.Trace)
 	r := &Result{Cover: w.cover}
 	began := time.Now()
-	r.Err = sleep(ctx, time.Until(epoch))
+	r.Err = virtual.Sleep(ctx, time.Until(virtual.Epoch))
 	if r.Err == nil {
 		began = time.Now()
 		r.Err = w.history(ctx, r, o.Plant)
 	}
 	r.Virtual = time.Since(began)
-	_ = sleep(ctx, 30*time.Second) // go-redis and kafka-go leave dials behind, which end by their timeouts
+	_ = virtual.Sleep(ctx, 30*time.Second) // go-redis and kafka-go leave dials behind, which end by their timeouts
 	for _, f := range []string{"", "-wal", "-shm", ".rows", ".rows-journal"} {
 		_ = os.Remove(w.dsn + f)
 	}
 	for _, bug := range w.bugs {
 		r.Err = errors.Join(r.Err, errors.New(bug))
 	}
-	r.Err = errors.Join(append([]error{r.Err}, w.net.failures()...)...)
-	plan.Faults, plan.Campaigns = w.net.faults(), campaigns
-	w.net.end()
+	r.Err = errors.Join(append([]error{r.Err}, w.net.Failures()...)...)
+	plan.Faults, plan.Campaigns = w.net.Faults(), campaigns
+	w.net.End()
 	r.Plan, r.Notes, r.Told, r.GaveUp = plan, w.notes, len(w.told), len(w.gaveUp)
 	return r
 }
@@ -87,14 +88,14 @@ func (w *world) history(ctx context.Context, r *Result, plant *judge.Plant) (err
 			w.kafka.Close()
 		}
 		if w.redis != nil {
-			w.redis.setClock(0)
+			w.redis.SetClock(0)
 			w.redis.Close()
 		}
 	}()
 	if err := w.open(ctx); err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
-	w.net.setFaulty(true)
+	w.net.SetFaulty(true)
 	working, stop := context.WithCancel(ctx)
 	var processes sync.WaitGroup
 	for i := range w.plan.Workers {
@@ -148,14 +149,14 @@ func (w *world) faults(ctx context.Context) {
 	for i := range w.plan.Deeds {
 		d := &w.plan.Deeds[i]
 		all.Go(func() {
-			if sleep(ctx, time.Until(t0.Add(d.At))) == nil {
+			if virtual.Sleep(ctx, time.Until(t0.Add(d.At))) == nil {
 				_ = w.do(ctx, d)
 			}
 		})
 	}
 	all.Go(func() {
-		_ = sleep(ctx, w.plan.Faulty)
-		w.net.setFaulty(false)
+		_ = virtual.Sleep(ctx, w.plan.Faulty)
+		w.net.SetFaulty(false)
 	})
 	for u := range w.plan.Users {
 		all.Go(func() { w.user(ctx, u) })
@@ -166,7 +167,7 @@ func (w *world) faults(ctx context.Context) {
 // settle waits until the judge agrees, and returns what it still misses after settleTime. Then the audit must agree. It
 // does so again after the end of campaigns.
 func (w *world) settle(ctx context.Context, r *Result, plant *judge.Plant) error {
-	j, err := judge.Open(&judge.Stores{Dial: w.net.proc("judge").dial, Redis: redisAddr, Kafka: kafkaAddr,
+	j, err := judge.Open(&judge.Stores{Dial: w.net.NewProc("judge").Dial, Redis: virtual.RedisAddr, Kafka: kafkaAddr,
 		Topic: kafkaTopic, Ledger: w.dsn, Rows: w.rows.path(), Partitions: w.plan.Shards})
 	if err != nil {
 		return err
@@ -223,7 +224,7 @@ func (w *world) judge(ctx context.Context, j *judge.Judge, r *Result) error {
 		case time.Now().After(end):
 			return fmt.Errorf("not final after %s: %s", settleTime, some(found.Missing))
 		}
-		if err := sleep(ctx, time.Second); err != nil {
+		if err := virtual.Sleep(ctx, time.Second); err != nil {
 			return err
 		}
 	}
@@ -281,7 +282,7 @@ func (w *world) auditOnce(ctx context.Context) (report *model.AuditReport, err e
 		if time.Now().After(end) {
 			return nil, errors.Join(errors.New("the audit finds no quiet moment"), err)
 		}
-		_ = sleep(ctx, time.Second)
+		_ = virtual.Sleep(ctx, time.Second)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/hongbao-project/hongbao/internal/simulation/judge"
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 )
 
 // Hook is no deed of a moment: a webhook is the third sink of the deployment, and its receiver fails now and then.
@@ -67,8 +68,8 @@ func (w *world) openHook() error {
 		return fmt.Errorf("the webhook's secret: %w", err)
 	}
 	w.hook = &receiver{w: w, verify: verify, tries: map[string]uint64{}, has: map[string]string{}}
-	l := newListener(8090)
-	w.net.serve(hookAddr, Hook, func() wire { return httpWire{} }, func(c net.Conn) { go l.give(c) })
+	l := virtual.NewListener(8090)
+	w.net.Serve(hookAddr, Hook, virtual.HTTP, func(c net.Conn) { go l.Give(c) })
 	w.hook.server = &http.Server{Handler: w.hook, ReadHeaderTimeout: time.Minute}
 	go func() { _ = w.hook.server.Serve(l) }()
 	w.cover.note("deed", Hook)
@@ -95,9 +96,7 @@ func (h *receiver) ServeHTTP(answer http.ResponseWriter, r *http.Request) {
 	h.tries[id]++
 	draw := rand.New(rand.NewPCG(h.w.plan.Seed^uint64(len(id)), h.tries[id]*31+uint64(len(body))))
 	h.mu.Unlock()
-	h.w.net.mu.Lock()
-	faulty := h.w.net.faulty
-	h.w.net.mu.Unlock()
+	faulty := h.w.net.IsFaulty()
 	how := 100
 	if faulty {
 		how = draw.IntN(100)
@@ -126,7 +125,7 @@ func (h *receiver) fail(answer http.ResponseWriter, r *http.Request, how int) {
 	case 2:
 		answer.WriteHeader(http.StatusServiceUnavailable)
 	case 3:
-		_ = sleep(r.Context(), 10*time.Second)
+		_ = virtual.Sleep(r.Context(), 10*time.Second)
 	case 4:
 		answer.WriteHeader(http.StatusUnauthorized)
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -22,6 +21,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/run"
 	"github.com/hongbao-project/hongbao/internal/simulation/judge"
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 )
 
 // Serve is no deed of a moment: users also grab and read receipts by processes of `hongbao serve`.
@@ -61,52 +61,9 @@ func (s *slot) serve(ctx context.Context, cfg *configs.Config) error {
 	cfg.Serve.Listen = at.String()
 	cfg.Serve.OpsListen = netip.AddrPortFrom(at.Addr(), at.Port()+1).String()
 	cfg.Serve.DrainDelay, cfg.Serve.DrainTimeout = 500*time.Millisecond, 3*time.Second
-	cfg.Seams.Listen = p.listen
+	cfg.Seams.Listen = p.Listen
 	return run.Serve(ctx, cfg, run.Serving{})
 }
-
-// own is a listener of a process. Once it is closed, or its process is dead, nobody can connect.
-type own struct {
-	*listener
-	server *server
-	net    *Net
-}
-
-func (p *Proc) listen(_ context.Context, addr string) (net.Listener, error) {
-	at, err := netip.ParseAddrPort(addr)
-	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
-	}
-	l := newListener(int(at.Port()))
-	p.net.serve(addr, "serve", func() wire { return httpWire{} }, l.give)
-	p.net.mu.Lock()
-	defer p.net.mu.Unlock()
-	p.listens = append(p.listens, addr)
-	return &own{l, p.net.servers[addr], p.net}, nil
-}
-
-// Close implements net.Listener.
-func (l *own) Close() error {
-	l.net.mu.Lock()
-	l.server.down = true
-	l.net.mu.Unlock()
-	return l.listener.Close()
-}
-
-// httpWire is HTTP/1.1. A request comes in one write.
-type httpWire struct{}
-
-func (httpWire) request(b []byte) []string {
-	for _, method := range []string{http.MethodGet, http.MethodPost} {
-		if rest, is := bytes.CutPrefix(b, []byte(method+" ")); is {
-			path, _, _ := bytes.Cut(rest, []byte(" "))
-			return []string{method + " " + string(path[bytes.LastIndexByte(path, '/')+1:])}
-		}
-	}
-	return nil
-}
-
-func (httpWire) answer(b []byte, _ func(op, word, line string)) []byte { return b }
 
 // gateway is a program that grabs for users by HTTP.
 type gateway struct {
@@ -120,7 +77,7 @@ const requestTime = 3 * time.Second
 
 func (w *world) newGateway(key string) *gateway {
 	return &gateway{w, key, &http.Client{Timeout: requestTime,
-		Transport: &http.Transport{DialContext: w.net.proc("gateway").dial, MaxIdleConnsPerHost: 10}}}
+		Transport: &http.Transport{DialContext: w.net.NewProc("gateway").Dial, MaxIdleConnsPerHost: 10}}}
 }
 
 // by returns a grabber that asks a place of `hongbao serve`.
@@ -234,7 +191,7 @@ func (w *world) read(ctx context.Context, r *rand.Rand, g *hongbao.Grab) {
 		var got httpAnswer
 		place := fmt.Sprintf("h%d", r.IntN(w.plan.Serves))
 		if err := w.gateway.ask(ctx, http.MethodGet, place, g, nil, &got); err != nil {
-			if sleep(ctx, time.Second) != nil {
+			if virtual.Sleep(ctx, time.Second) != nil {
 				return
 			}
 			continue

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 )
 
 // The kinds of deeds of Kafka's side: those of subscribers, and those of brokers.
@@ -128,8 +130,8 @@ func (w *world) openKafka(settings map[string]string) (err error) {
 		if err != nil {
 			return nil, err
 		}
-		l := newListener(at.Port)
-		w.net.serve(addr, "kafka", func() wire { return &kafkaWire{} }, l.give)
+		l := virtual.NewListener(at.Port)
+		w.net.Serve(addr, "kafka", virtual.Kafka, l.Give)
 		return l, nil
 	}
 	w.kafka, err = kfake.NewCluster(append(opts, kfake.NumBrokers(len(ports)), kfake.Ports(ports...), kfake.ListenFn(listen))...)
@@ -142,7 +144,7 @@ func (w *world) openKafka(settings map[string]string) (err error) {
 // kafkaDown takes all brokers down or up.
 func (w *world) kafkaDown(down bool) {
 	for _, addr := range w.plan.brokers() {
-		w.net.down(addr, down)
+		w.net.Down(addr, down)
 	}
 }
 
@@ -159,10 +161,10 @@ func (w *world) toKafka(ctx context.Context, d *Deed) error {
 		return w.toProcess(ctx, &Deed{What: PartKafka, Who: d.Who, For: d.For})
 	case RowsAway:
 		w.rows.away(d.For)
-		return sleep(ctx, d.For)
+		return virtual.Sleep(ctx, d.For)
 	case LeadersMove:
 		w.lead(numberOf(d.Who))
-		err := sleep(ctx, d.For)
+		err := virtual.Sleep(ctx, d.For)
 		w.lead(numberOf(d.Who) + 1)
 		return err
 	case CoordinatorMove:
@@ -178,7 +180,7 @@ func (w *world) toKafka(ctx context.Context, d *Deed) error {
 // killSubscriber kills a subscriber inside a transaction, if there is one within the time of the deed.
 func (w *world) killSubscriber(ctx context.Context, d *Deed) error {
 	_, p := w.slots[d.Who].get()
-	if p != nil && w.rows.dieInside(ctx, p, d.For, p.kill) {
+	if p != nil && w.rows.dieInside(ctx, p, d.For, p.Kill) {
 		w.cover.note("subscriber", "died before its COMMIT")
 	}
 	return w.toProcess(ctx, &Deed{What: Kill, Who: d.Who})
@@ -205,10 +207,10 @@ func (w *world) brokerDown(ctx context.Context, d *Deed) error {
 		w.note("%s is down already: %v", d.Who, err)
 		return nil
 	}
-	w.net.down(addr, true)
-	defer w.net.down(addr, false)
+	w.net.Down(addr, true)
+	defer w.net.Down(addr, false)
 	w.lead(n + 1)
-	err := sleep(ctx, d.For)
+	err := virtual.Sleep(ctx, d.For)
 	if _, _, failed := w.kafka.AddNode(int32(n), kafkaPort+n); failed != nil {
 		return failed
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 )
 
 // errLetterWaits says that the audit names a dead letter, or the claim of a requeue that died. A person will requeue the
@@ -92,7 +93,7 @@ func (w *world) inLedger(ctx context.Context, statements ...string) error {
 		if err = inOne(ctx, db, statements); err == nil || time.Now().After(end) {
 			return err
 		}
-		if ended := sleep(ctx, 20*time.Millisecond); ended != nil {
+		if ended := virtual.Sleep(ctx, 20*time.Millisecond); ended != nil {
 			return ended
 		}
 	}
@@ -118,7 +119,7 @@ func (w *world) refuse(ctx context.Context, d *Deed) error {
 		w.bug("refuse: %v", err)
 		return err
 	}
-	_ = sleep(ctx, d.For)
+	_ = virtual.Sleep(ctx, d.For)
 	if err := w.setRefusing(ctx, d.Who, false); err != nil {
 		w.bug("refuse no more: %v", err)
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/ops/payments"
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 )
 
 // What a person still has to do with a campaign after an accepted loss.
@@ -76,7 +77,7 @@ func (w *world) unsettled(ctx context.Context, a *app.App, id string, shown *cam
 		return nil
 	}
 	for i := range w.plan.Deeds { // alarm sink_paused: Redis may have lost the resume
-		if d := &w.plan.Deeds[i]; d.What == SinkPause && time.Since(epoch) > d.At+d.For {
+		if d := &w.plan.Deeds[i]; d.What == SinkPause && time.Since(virtual.Epoch) > d.At+d.For {
 			_, err := deliveries.Of(a).ResumeSink(ctx, d.Who, ann)
 			still = errors.Join(still, err)
 		}
@@ -87,7 +88,7 @@ func (w *world) unsettled(ctx context.Context, a *app.App, id string, shown *cam
 	}
 	if shown.Waiting.Receipts > 0 {
 		w.cover.note("person", "hongbao replay --to balance")
-		_, err := deliveries.Of(a).Replay(ctx, deliveries.Replay{Name: fmt.Sprintf("%s-%d", id, time.Since(epoch)), To: "balance",
+		_, err := deliveries.Of(a).Replay(ctx, deliveries.Replay{Name: fmt.Sprintf("%s-%d", id, time.Since(virtual.Epoch)), To: "balance",
 			Filter: replay.Filter{Campaign: id}})
 		still = errors.Join(still, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 )
 
 var ann = stream.Decision{By: "ann", Why: "the plan says so"}
@@ -36,7 +37,7 @@ func (w *world) persist(ctx context.Context, what, campaign string, do func(cont
 			w.note("%s: given up: %v", what, err)
 			return errGivenUp
 		}
-		if ended := sleep(ctx, time.Second); ended != nil {
+		if ended := virtual.Sleep(ctx, time.Second); ended != nil {
 			return ended
 		}
 	}
@@ -58,7 +59,7 @@ func (w *world) byOperator(ctx context.Context, d *Deed) error {
 		}); err != nil {
 			return err
 		}
-		_ = sleep(ctx, d.For)
+		_ = virtual.Sleep(ctx, d.For)
 		return w.resume(ctx, d)
 	case CampaignPause:
 		if err := w.persist(ctx, "campaign pause", c, func(ctx context.Context, a *app.App) error {
@@ -67,7 +68,7 @@ func (w *world) byOperator(ctx context.Context, d *Deed) error {
 		}); err != nil {
 			return err
 		}
-		_ = sleep(ctx, d.For)
+		_ = virtual.Sleep(ctx, d.For)
 		return w.resume(ctx, d)
 	case TopUp:
 		return w.topUp(ctx, c, d.At)
@@ -93,7 +94,7 @@ func (w *world) resume(ctx context.Context, d *Deed) error {
 // resumeEnded resumes the sinks whose pauses are over.
 func (w *world) resumeEnded(ctx context.Context, a *app.App) (err error) {
 	for i := range w.plan.Deeds {
-		if d := &w.plan.Deeds[i]; d.What == SinkPause && time.Since(epoch) > d.At+d.For+time.Second {
+		if d := &w.plan.Deeds[i]; d.What == SinkPause && time.Since(virtual.Epoch) > d.At+d.For+time.Second {
 			_, failed := deliveries.Of(a).ResumeSink(ctx, d.Who, ann)
 			err = errors.Join(err, failed)
 		}

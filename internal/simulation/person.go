@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/ops/losses"
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 )
 
 // thinking is how long a person reads a report before they decide.
@@ -21,7 +22,7 @@ const thinking = 5 * time.Second
 // campaigns that it names.
 func (w *world) person(ctx context.Context) {
 	seen := 0
-	for round := 0; sleep(ctx, thinking) == nil; round++ {
+	for round := 0; virtual.Sleep(ctx, thinking) == nil; round++ {
 		w.decideLetters(ctx, round)
 		w.payQuarantine(ctx)
 		w.mu.Lock()
@@ -45,7 +46,7 @@ func (w *world) person(ctx context.Context) {
 
 // command runs a command as the CLI does: in a process of its own.
 func (w *world) command(ctx context.Context, do func(context.Context, *app.App) error) (err error) {
-	cfg, err := w.config(w.net.proc("person"))
+	cfg, err := w.config(w.net.NewProc("person"))
 	if err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func (w *world) recover(ctx context.Context, a *app.App) error {
 			continue
 		}
 		w.note("hongbao recover: shard %d: %v", s.Shard, s.ShardReport)
-		if err := sleep(ctx, thinking); err != nil {
+		if err := virtual.Sleep(ctx, thinking); err != nil {
 			return err
 		}
 		opts := losses.RecoverOptions{Accept: &losses.Acceptance{Shard: s.Shard, Expect: s.Digest, Decision: ann}}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 )
 
 // Deed is a fault that concerns a process or a server, and not one request.
@@ -66,7 +68,7 @@ type Plan struct {
 	Users     int           `json:"users"`
 	Campaigns []Rain        `json:"campaigns"`
 	Faulty    time.Duration `json:"faulty"` // no faults after this time
-	Rates     Rates         `json:"rates"`
+	Rates     virtual.Rates `json:"rates"`
 	Deeds     []Deed        `json:"deeds"`
 	Ends      []string      `json:"ends"`             // campaigns that are closed and refunded once all is final
 	Serves    int           `json:"serves,omitempty"` // processes of `hongbao serve`
@@ -75,7 +77,7 @@ type Plan struct {
 	// Subscribers is how many processes read the topic.
 	Subscribers int `json:"subscribers,omitempty"`
 	// Faults, if not nil, are the faults of requests. Otherwise they are drawn by the Rates.
-	Faults []Fault `json:"faults"`
+	Faults []virtual.Fault `json:"faults"`
 }
 
 // Rain is a campaign of a Plan.
@@ -116,7 +118,7 @@ func PlanOf(seed uint64, size Size, on []string) Plan {
 		}
 		return r.Float64() * most
 	}
-	p.Rates = Rates{CutBefore: some(.03), CutAfter: some(.03), Swallow: some(.01), Delay: some(.05),
+	p.Rates = virtual.Rates{CutBefore: some(.03), CutAfter: some(.03), Swallow: some(.01), Delay: some(.05),
 		LongDelay: 300 * time.Millisecond}
 	p.drawDeeds(r, size, without(on, Later))
 	for _, c := range p.Campaigns {
@@ -248,11 +250,11 @@ func (p *Plan) someProcess(r *rand.Rand) string {
 }
 
 // how returns what decides about the faults of requests.
-func (p *Plan) how() chooser {
+func (p *Plan) how() virtual.Chooser {
 	if p.Faults != nil {
-		return listOf(p.Faults)
+		return virtual.ListOf(p.Faults)
 	}
-	return &drawn{p.Seed, p.Rates}
+	return virtual.Draw(p.Seed, p.Rates)
 }
 
 // ReadPlan reads a plan that Write has written.

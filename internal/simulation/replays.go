@@ -12,18 +12,19 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 )
 
 // dies runs a command as command does, in a process that dies after a while.
 func (w *world) dies(ctx context.Context, after time.Duration, do func(context.Context, *app.App) error) (err error) {
-	p := w.net.proc("leaver")
+	p := w.net.NewProc("leaver")
 	cfg, err := w.config(p)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, after)
 	defer cancel()
-	defer context.AfterFunc(ctx, p.kill)()
+	defer context.AfterFunc(ctx, p.Kill)()
 	a, err := app.New(cfg, zap.NewNop(), app.Hooks{})
 	if err != nil {
 		return err
@@ -64,7 +65,7 @@ func (w *world) replay(ctx context.Context, d *Deed) error {
 			}
 			w.note("%s: %v", what, err)
 		}
-		if ended := sleep(ctx, 3*time.Second); ended != nil {
+		if ended := virtual.Sleep(ctx, 3*time.Second); ended != nil {
 			return ended
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"modernc.org/sqlite"
+
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 )
 
 // rowsServer is the name of the subscribers' database in points.
@@ -20,8 +22,8 @@ type rows struct {
 	file string
 
 	mu    sync.Mutex
-	until time.Time        // until then nobody reaches it
-	dying map[*Proc]func() // what a process does before its next COMMIT, and dies
+	until time.Time                // until then nobody reaches it
+	dying map[*virtual.Proc]func() // what a process does before its next COMMIT, and dies
 }
 
 // path returns the file; "" without subscribers.
@@ -47,7 +49,7 @@ func (r *rows) away(d time.Duration) {
 }
 
 // dieInside calls die when a process would commit its next transaction, at most d later. It reports whether it did.
-func (r *rows) dieInside(ctx context.Context, p *Proc, d time.Duration, die func()) bool {
+func (r *rows) dieInside(ctx context.Context, p *virtual.Proc, d time.Duration, die func()) bool {
 	died := make(chan struct{})
 	r.mu.Lock()
 	r.dying[p] = func() { die(); close(died) }
@@ -67,7 +69,7 @@ func (r *rows) dieInside(ctx context.Context, p *Proc, d time.Duration, die func
 }
 
 // reach returns an error instead of a request of p to the database, or after it.
-func (r *rows) reach(ctx context.Context, p *Proc, op string) error {
+func (r *rows) reach(ctx context.Context, p *virtual.Proc, op string) error {
 	r.mu.Lock()
 	away, die := time.Now().Before(r.until), r.dying[p]
 	if op == "commit" {
@@ -79,15 +81,15 @@ func (r *rows) reach(ctx context.Context, p *Proc, op string) error {
 		return errAway
 	case die != nil && op == "commit":
 		die()
-		return errDead
+		return virtual.ErrDead
 	}
-	return p.reach(ctx, rowsServer, op)
+	return p.Reach(ctx, rowsServer, op)
 }
 
 // connector connects a process to the database.
 type connector struct {
 	rows *rows
-	proc *Proc
+	proc *virtual.Proc
 }
 
 // Driver implements driver.Connector.

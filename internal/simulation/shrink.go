@@ -1,5 +1,7 @@
 package simulation
 
+import "github.com/hongbao-project/hongbao/internal/simulation/virtual"
+
 // Shrink returns the smallest plan that it finds which still fails: it leaves out halves of the deeds and of the faults
 // of requests, then quarters, and so on. fails says whether a plan fails; tries limits how often it is asked. A seed
 // does not decide the order of goroutines, so fails should run a plan several times.
@@ -11,7 +13,7 @@ func Shrink(p Plan, tries int, fails func(Plan) bool) Plan {
 		tries--
 		return fails(smaller)
 	}
-	p.Faults = halve(p.Faults, func(faults []Fault) bool {
+	p.Faults = halve(p.Faults, func(faults []virtual.Fault) bool {
 		smaller := p
 		smaller.Faults = faults
 		return ask(smaller)

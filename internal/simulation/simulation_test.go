@@ -23,6 +23,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/simulation"
 	"github.com/hongbao-project/hongbao/internal/simulation/judge"
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 )
 
 var (
@@ -221,7 +222,7 @@ func TestPlantedDifferences(t *testing.T) {
 	for _, p := range judge.Plants() {
 		t.Run(p.Name, func(t *testing.T) {
 			plan := simulation.PlanOf(3, simulation.Usual, nil)
-			plan.Faults = []simulation.Fault{}
+			plan.Faults = []virtual.Fault{}
 			require.NoError(t, b.run(plan, nil, &p).Err)
 		})
 	}
@@ -232,12 +233,12 @@ func TestShrink(t *testing.T) {
 	t.Parallel()
 	p := simulation.Plan{}
 	for n := range 37 {
-		p.Faults = append(p.Faults, simulation.Fault{Point: simulation.Point{N: n}})
+		p.Faults = append(p.Faults, virtual.Fault{Point: virtual.Point{N: n}})
 		p.Deeds = append(p.Deeds, simulation.Deed{At: time.Duration(n)})
 	}
 	small := simulation.Shrink(p, 1000, func(p simulation.Plan) bool {
 		has := func(n int) bool {
-			return slices.ContainsFunc(p.Faults, func(f simulation.Fault) bool { return f.N == n })
+			return slices.ContainsFunc(p.Faults, func(f virtual.Fault) bool { return f.N == n })
 		}
 		return has(5) && has(31) && slices.Contains(p.Deeds, simulation.Deed{At: 8})
 	})

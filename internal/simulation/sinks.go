@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 )
 
 // present returns the sinks that a process has which starts now.
@@ -44,7 +45,7 @@ func (w *world) roll(ctx context.Context, sinks ...string) error {
 	w.mu.Unlock()
 	for i := range w.plan.Workers {
 		s := w.slots[fmt.Sprintf("w%d", i)]
-		var told *Proc
+		var told *virtual.Proc
 		for end := time.Now().Add(patience); ; {
 			s.mu.Lock()
 			proc, has := s.proc, s.sinks
@@ -62,7 +63,7 @@ func (w *world) roll(ctx context.Context, sinks ...string) error {
 				w.bug("worker %s does not stop", s.name)
 				return errors.New("a worker does not stop")
 			}
-			if err := sleep(ctx, 100*time.Millisecond); err != nil {
+			if err := virtual.Sleep(ctx, 100*time.Millisecond); err != nil {
 				return err
 			}
 		}

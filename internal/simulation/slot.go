@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/deployment"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/run"
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -25,7 +26,7 @@ type slot struct {
 	live  func(ctx context.Context, cfg *configs.Config) error
 
 	mu       sync.Mutex
-	proc     *Proc
+	proc     *virtual.Proc
 	sinks    []string           // of the process
 	producer *producer.Producer // nil of a worker, and while none lives
 	held     bool               // no process starts
@@ -52,7 +53,7 @@ func (w *world) newSlot(name string) {
 // run runs one process after another until ctx ends.
 func (s *slot) run(ctx context.Context) {
 	for life := 0; s.start(ctx); life++ {
-		p := s.w.net.proc(fmt.Sprintf("%s.%d", s.name, life))
+		p := s.w.net.NewProc(fmt.Sprintf("%s.%d", s.name, life))
 		cfg, err := s.w.config(p)
 		if err != nil {
 			s.w.bug("configuration: %v", err)
@@ -63,7 +64,7 @@ func (s *slot) run(ctx context.Context) {
 		s.mu.Unlock()
 		s.one(ctx, p, cfg)
 		s.over()
-		_ = sleep(ctx, restartAfter)
+		_ = virtual.Sleep(ctx, restartAfter)
 	}
 }
 
@@ -77,7 +78,7 @@ func (s *slot) start(ctx context.Context) bool {
 		if alive {
 			return true
 		}
-		_ = sleep(ctx, 100*time.Millisecond)
+		_ = virtual.Sleep(ctx, 100*time.Millisecond)
 	}
 	return false
 }
@@ -103,26 +104,26 @@ func (s *slot) lives() bool {
 }
 
 // one runs a process until it ends, is killed, or ctx ends.
-func (s *slot) one(ctx context.Context, p *Proc, cfg *configs.Config) {
+func (s *slot) one(ctx context.Context, p *virtual.Proc, cfg *configs.Config) {
 	living, end := context.WithCancel(ctx)
 	defer end()
 	done := make(chan error, 1)
 	go func() { done <- s.live(living, cfg) }()
 	select {
 	case how := <-s.ended:
-		s.w.note("%s %s", how, p.name)
+		s.w.note("%s %s", how, p.Name)
 		if how == Kill {
-			p.kill()
+			p.Kill()
 		}
 		end()
 		<-done //nolint:errcheck // how it ended is the fault
 	case err := <-done:
 		if err != nil && ctx.Err() == nil {
-			s.w.ended(p.name, err)
+			s.w.ended(p.Name, err)
 		}
 	case <-ctx.Done():
 		if err := <-done; err != nil {
-			s.w.note("%s ended: %v", p.name, err)
+			s.w.note("%s ended: %v", p.Name, err)
 		}
 	}
 }
@@ -164,7 +165,7 @@ func (s *slot) set(p *producer.Producer) {
 	s.producer = p
 }
 
-func (s *slot) get() (*producer.Producer, *Proc) {
+func (s *slot) get() (*producer.Producer, *virtual.Proc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.producer, s.proc

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 	"github.com/hongbao-project/hongbao/subscriber"
 	"github.com/hongbao-project/hongbao/topic"
 )
@@ -22,7 +23,7 @@ const (
 // newRows creates the database of the subscribers, with the table of their effects. It has no unique key, so a second
 // effect of a grant is a second row.
 func (w *world) newRows(ctx context.Context) (err error) {
-	w.rows = &rows{file: w.dsn + ".rows", dying: map[*Proc]func(){}}
+	w.rows = &rows{file: w.dsn + ".rows", dying: map[*virtual.Proc]func(){}}
 	db, err := sql.Open("sqlite", w.rows.dsn())
 	if err != nil {
 		return fmt.Errorf("open the subscribers' database: %w", err)
@@ -66,7 +67,7 @@ func (s *slot) subscribe(ctx context.Context, cfg *configs.Config) (err error) {
 		return err
 	}
 	c := subscriber.DefaultConfig()
-	c.Brokers, c.ClientID, c.Dial, c.Log = cfg.Publisher.Brokers, p.name, p.dial, log
+	c.Brokers, c.ClientID, c.Dial, c.Log = cfg.Publisher.Brokers, p.Name, p.Dial, log
 	c.Topic, c.DeadLetters, c.Group, c.Deployment = kafkaTopic, deadTopic, subscriberGroup, cfg.Deployment.ID
 	c.Sink, c.BatchEvents, c.MaxWait = sink, 50, 300*time.Millisecond
 	c.Backoff, c.MaxBackoff, c.RequestTimeout = 50*time.Millisecond, time.Second, time.Second
@@ -79,7 +80,7 @@ func (s *slot) subscribe(ctx context.Context, cfg *configs.Config) (err error) {
 	s.w.subscribed(p, sub.Stats())
 	broken = hongbao.ClassOf(err) == hongbao.ClassBroken
 	if broken && !s.w.plan.has(TopicAgain) {
-		s.w.bug("%s: no topic was made again, and Run ended: %v", p.name, err)
+		s.w.bug("%s: no topic was made again, and Run ended: %v", p.Name, err)
 	}
 	return err
 }
@@ -88,8 +89,8 @@ func (s *slot) subscribe(ctx context.Context, cfg *configs.Config) (err error) {
 const sessionTimeout = 3 * time.Second
 
 // subscribed notes what a subscriber did.
-func (w *world) subscribed(p *Proc, s subscriber.Stats) {
-	w.note("%s: %+v", p.name, s)
+func (w *world) subscribed(p *virtual.Proc, s subscriber.Stats) {
+	w.note("%s: %+v", p.Name, s)
 	for what, n := range map[string]int64{"done": s.Done, "repeated": s.Repeated, "fence": s.Fences,
 		"retry of the sink": s.Retries, "commit failed": s.CommitErrors, "read failed": s.ReadErrors} {
 		if n > 0 {
@@ -97,6 +98,6 @@ func (w *world) subscribed(p *Proc, s subscriber.Stats) {
 		}
 	}
 	if s.Malformed+s.Refused > 0 {
-		w.bug("%s: %d malformed and %d refused events, and no effect ever refuses one", p.name, s.Malformed, s.Refused)
+		w.bug("%s: %d malformed and %d refused events, and no effect ever refuses one", p.Name, s.Malformed, s.Refused)
 	}
 }

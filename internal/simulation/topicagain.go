@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 )
 
 // topicAgain deletes the topic, and makes it again with the same settings.
@@ -22,7 +23,7 @@ func (w *world) topicAgain(ctx context.Context, d *Deed) error {
 		w.note("the topic is deleted already: %v", err)
 		return nil
 	}
-	err := sleep(ctx, d.For)
+	err := virtual.Sleep(ctx, d.For)
 	return errors.Join(err, w.kafka.CreateTopic(kafkaTopic, int32(w.plan.Shards), nil))
 }
 
@@ -78,7 +79,7 @@ func (w *world) enter(ctx context.Context) error {
 		if !closed {
 			return nil
 		}
-		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+		if err := virtual.Sleep(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -94,7 +95,7 @@ func (w *world) leave(broken bool) {
 // resetter does what the error of Run says, until ctx ends: a person stops every member, and sets the group's offsets
 // to the earliest ones. NewSQL drops what it has seen.
 func (w *world) resetter(ctx context.Context) {
-	for sleep(ctx, thinking) == nil {
+	for virtual.Sleep(ctx, thinking) == nil {
 		w.mu.Lock()
 		asked := w.held.asked
 		w.held.closed = asked
@@ -103,7 +104,7 @@ func (w *world) resetter(ctx context.Context) {
 			continue
 		}
 		w.cover.note("person", "kafka-consumer-groups.sh --reset-offsets")
-		for sleep(ctx, 100*time.Millisecond) == nil {
+		for virtual.Sleep(ctx, 100*time.Millisecond) == nil {
 			w.stopSubscribers()
 			w.mu.Lock()
 			alive := w.held.alive
@@ -116,7 +117,7 @@ func (w *world) resetter(ctx context.Context) {
 			if err == nil {
 				break
 			}
-			_ = sleep(ctx, time.Second)
+			_ = virtual.Sleep(ctx, time.Second)
 		}
 		w.mu.Lock()
 		w.held = held{}
@@ -138,7 +139,7 @@ func (w *world) stopSubscribers() {
 func (w *world) toEarliest(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	client, err := kgo.NewClient(kgo.SeedBrokers(w.plan.brokers()...), kgo.Dialer(w.net.proc("person").dial),
+	client, err := kgo.NewClient(kgo.SeedBrokers(w.plan.brokers()...), kgo.Dialer(w.net.NewProc("person").Dial),
 		kgo.MaxVersions(kversion.V3_0_0())) // later ones name topics by id
 	if err != nil {
 		return err

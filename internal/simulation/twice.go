@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/ops/payments"
 	"github.com/hongbao-project/hongbao/internal/simulation/judge"
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 )
 
 // notWithTwice are the deeds in whose histories nobody puts a packet back: a restore could not tell who has it, and a sink
@@ -49,7 +50,7 @@ func (w *world) putBack(ctx context.Context) error {
 			w.note("packet %d of %s is back in %s: %v", t.Packet, id, key, err)
 			return err
 		}
-		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+		if err := virtual.Sleep(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 )
 
 // Watchdog notices that virtual time stands: then a goroutine of the bubble waits for a sync.Mutex that is held during a
@@ -94,9 +96,9 @@ func processor() time.Duration {
 
 // Beat makes the bubble's time visible to the Watchdog, until ctx ends. Call it in the bubble.
 func (d *Watchdog) Beat(ctx context.Context) {
-	_ = sleep(ctx, time.Until(epoch)) // years
+	_ = virtual.Sleep(ctx, time.Until(virtual.Epoch)) // years
 	d.runs.Store(true)
-	for d.beats.Add(1); sleep(ctx, time.Second) == nil; {
+	for d.beats.Add(1); virtual.Sleep(ctx, time.Second) == nil; {
 		d.beats.Add(1)
 	}
 	d.runs.Store(false)

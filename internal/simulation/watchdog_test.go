@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 )
 
 // Virtual time stands if a process works or waits for long at one instant. It does not if the machine was stopped, which
@@ -53,7 +55,7 @@ func TestHistoriesAreNotOneThatStands(t *testing.T) {
 		synctest.Test(t, func(*testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			go d.Beat(ctx)
-			_ = sleep(ctx, time.Until(epoch)+10*time.Second+time.Second/2)
+			_ = virtual.Sleep(ctx, time.Until(virtual.Epoch)+10*time.Second+time.Second/2)
 			now := d.look()
 			require.True(t, now.runs)
 			now.worked = time.Duration(i) * time.Second

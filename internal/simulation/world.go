@@ -24,21 +24,19 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ops/apikeys"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/simulation/judge"
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 )
 
-const redisAddr, kafkaAddr = "127.0.0.1:6379", "127.0.0.1:9092"
+const kafkaAddr = "127.0.0.1:9092"
 
 const kafkaTopic = "hongbao.grants"
-
-// epoch is when histories begin. A bubble begins in 2000, and a campaign of before 2000 is not valid.
-var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // world is a history while it runs.
 type world struct {
 	plan    Plan
 	cover   *Coverage
-	net     *Net
-	redis   *redisServer
+	net     *virtual.Net
+	redis   *virtual.Redis
 	kafka   *kfake.Cluster
 	dsn     string
 	first   reflect.Value // Redis before the first event
@@ -81,10 +79,8 @@ type world struct {
 }
 
 func (w *world) note(format string, args ...any) {
-	text := fmt.Sprintf("%8.3fs ", time.Since(epoch).Seconds()) + fmt.Sprintf(format, args...)
-	w.net.mu.Lock()
-	w.net.tracef("NOTE %s", text)
-	w.net.mu.Unlock()
+	text := fmt.Sprintf("%8.3fs ", time.Since(virtual.Epoch).Seconds()) + fmt.Sprintf(format, args...)
+	w.net.Say("NOTE %s", text)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.notes = append(w.notes, text)
@@ -99,9 +95,9 @@ func (w *world) bug(format string, args ...any) {
 
 // config returns the configuration of a process. Its waits are shorter than the defaults, so that outages are longer
 // than leases.
-func (w *world) config(p *Proc) (*configs.Config, error) {
+func (w *world) config(p *virtual.Proc) (*configs.Config, error) {
 	set := map[string]string{
-		"deployment.shards": fmt.Sprint(w.plan.Shards), "redis.addrs": redisAddr, "redis.read_timeout": "900ms",
+		"deployment.shards": fmt.Sprint(w.plan.Shards), "redis.addrs": virtual.RedisAddr, "redis.read_timeout": "900ms",
 		"redis.pool_timeout": "900ms", "ledger.driver": "sqlite", "ledger.dsn": w.dsn, "ledger.conns": "2",
 		"kafka.brokers": strings.Join(w.plan.brokers(), ","), "kafka.topic": kafkaTopic, "kafka.partitions": fmt.Sprint(w.plan.Shards),
 		"consumer.lease": "3s", "consumer.poll": "300ms", "consumer.block": "300ms", "consumer.batch_grants": "500",
@@ -121,7 +117,7 @@ func (w *world) config(p *Proc) (*configs.Config, error) {
 	slices.Sort(env)
 	c, err := configs.Load("", env, nil)
 	if err == nil {
-		c.Seams = configs.Seams{Dial: p.dial, Gate: w.db.gate(p), Process: p.name, Log: &heard{w: w, process: p.name}}
+		c.Seams = configs.Seams{Dial: p.Dial, Gate: w.db.gate(p), Process: p.Name, Log: &heard{w: w, process: p.Name}}
 	}
 	return c, err
 }
@@ -141,9 +137,7 @@ func (h *heard) Write(line []byte) (int, error) {
 		Restored                   *struct{ Silent bool }
 	}
 	_ = json.Unmarshal(line, &l)
-	h.w.net.mu.Lock()
-	h.w.net.tracef("LOG %s %s", h.process, bytes.TrimSpace(line))
-	h.w.net.mu.Unlock()
+	h.w.net.Say("LOG %s %s", h.process, bytes.TrimSpace(line))
 	switch {
 	case strings.Contains(l.Message, "no loss is known"):
 		h.w.cover.note("opening", "no loss known, a process silent")
@@ -168,11 +162,11 @@ func (h *heard) Write(line []byte) (int, error) {
 
 // open starts the servers, and creates and loads the campaigns.
 func (w *world) open(ctx context.Context) (err error) {
-	if w.redis, err = newRedis(w.net, w.plan.Seed); err != nil {
+	if w.redis, err = virtual.NewRedis(w.net, w.plan.Seed); err != nil {
 		return err
 	}
 	if w.plan.changesSinks() {
-		w.redis.node = 5 // so that the few entries of a history are trimmed
+		w.redis.SetNode(5) // so that the few entries of a history are trimmed
 	}
 	settings := map[string]string{"message.max.bytes": "2000000"}
 	if w.plan.has(Forgotten) {
@@ -205,7 +199,7 @@ func (w *world) open(ctx context.Context) (err error) {
 			}
 		}
 		w.gateway = w.newGateway(key.Text)
-		w.first = snapshot(w.redis.Miniredis)
+		w.first = virtual.Snapshot(w.redis.Miniredis)
 		return w.prepareRefusals(ctx)
 	})
 }
@@ -238,7 +232,7 @@ func (w *world) create(ctx context.Context, a *app.App, c Rain) error {
 
 // with opens a deployment as a command does.
 func (w *world) with(ctx context.Context, name string, n app.Needs, do func(*app.App) error) (err error) {
-	cfg, err := w.config(w.net.proc(name))
+	cfg, err := w.config(w.net.NewProc(name))
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/simulation"
+	"github.com/hongbao-project/hongbao/internal/simulation/virtual"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
@@ -107,7 +107,7 @@ func onProgram(t *testing.T, program string) *corpusServer {
 
 func onSimulation(t *testing.T) *corpusServer {
 	t.Helper()
-	server, err := simulation.NewLoneRedis()
+	server, err := virtual.NewLoneRedis()
 	require.NoError(t, err)
 	t.Cleanup(server.Close)
 	return warm(t, &corpusServer{func() *redis.Options {

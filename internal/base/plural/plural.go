@@ -2,11 +2,12 @@
 package plural
 
 import (
-	"fmt"
 	"strings"
+
+	"github.com/hongbao-project/hongbao/internal/base/money"
 )
 
-// Of returns a count with its noun, as "1 grant" or "2 grants". The noun is regular.
+// Of returns a count with its noun, as "1 grant" or "2,000 grants". The noun is regular.
 func Of[N ~int | ~int64](n N, noun string) string {
 	switch stem, y := strings.CutSuffix(noun, "y"); {
 	case n == 1:
@@ -15,7 +16,7 @@ func Of[N ~int | ~int64](n N, noun string) string {
 	default:
 		noun += "s"
 	}
-	return fmt.Sprintf("%d %s", n, noun)
+	return money.Count(int64(n)) + " " + noun
 }
 
 // Verb returns the form of a verb that fits a count: one, as "was", or many, as "were".

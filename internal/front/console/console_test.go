@@ -188,7 +188,11 @@ func TestButtonsAreThoseOfTheRole(t *testing.T) {
 			may := (&access.Caller{Role: role}).May(c.action) == nil
 			page := f.ask(t, string(role), c.page, nil).Body.String()
 			require.Equal(t, may, strings.Contains(page, c.button), "%s on %s for %s", c.button, c.page, role)
-			w := f.ask(t, string(role), c.path, c.form)
+			form := c.form
+			if may && c.action == access.CreateCampaign {
+				form = f.checked(t, string(role), form)
+			}
+			w := f.ask(t, string(role), c.path, form)
 			if !may {
 				require.Equal(t, http.StatusForbidden, w.Code, "%s by %s", c.path, role)
 				require.Empty(t, f.did)

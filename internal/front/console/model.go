@@ -56,9 +56,9 @@ type Actions interface {
 	Denied(ctx context.Context, a access.Action, campaign string, why error)
 	// LoggedIn records in the journal a log-in or a log-out of the actor; why is the reason of a refusal.
 	LoggedIn(ctx context.Context, a access.Action, why error)
-	// CheckCampaign reports whether the campaign already exists. It returns an error if the campaign can't be
-	// created.
-	CheckCampaign(ctx context.Context, spec hongbao.Campaign) (there bool, err error)
+	// CheckCampaign returns what is known about a campaign before its creation. It returns an error if the campaign
+	// can't be created.
+	CheckCampaign(ctx context.Context, spec hongbao.Campaign) (campaigns.Check, error)
 }
 
 // Operations are the operations of a caller. CreateCampaign comes in two steps, because the second one runs as

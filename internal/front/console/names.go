@@ -2,6 +2,7 @@ package console
 
 import (
 	"slices"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -101,3 +102,32 @@ var splits = map[hongbao.SplitMode]model.Sentence{
 }
 
 func (t *tongue) split(mode hongbao.SplitMode) string { return t.named(splits[mode], string(mode)) }
+
+// weekdays are the words for the days of a week.
+var weekdays = map[time.Weekday]model.Sentence{
+	time.Sunday: model.Say("Sunday"), time.Monday: model.Say("Monday"), time.Tuesday: model.Say("Tuesday"),
+	time.Wednesday: model.Say("Wednesday"), time.Thursday: model.Say("Thursday"), time.Friday: model.Say("Friday"),
+	time.Saturday: model.Say("Saturday"),
+}
+
+func (t *tongue) weekday(w when) string {
+	return t.named(weekdays[w.At.In(location(w.zone)).Weekday()], "")
+}
+
+// limit says how many packets a user, or one value of a fact, gets.
+func (t *tongue) limit(l hongbao.Limit) (string, error) {
+	user := map[hongbao.Period]model.Sentence{
+		hongbao.PerCampaign: model.Say("Each user gets at most %d packets.", l.Max),
+		hongbao.PerDay:      model.Say("Each user gets at most %d packets a day.", l.Max),
+		hongbao.PerHour:     model.Say("Each user gets at most %d packets an hour.", l.Max),
+	}
+	fact := map[hongbao.Period]model.Sentence{
+		hongbao.PerCampaign: model.Say("Each %s gets at most %d packets.", l.By, l.Max),
+		hongbao.PerDay:      model.Say("Each %s gets at most %d packets a day.", l.By, l.Max),
+		hongbao.PerHour:     model.Say("Each %s gets at most %d packets an hour.", l.By, l.Max),
+	}
+	if l.By == hongbao.ByUser {
+		return t.say(user[l.Per])
+	}
+	return t.say(fact[l.Per])
+}

@@ -163,8 +163,8 @@ func (b *fakeSource) do(who *access.Caller, format string, args ...any) error {
 	return nil
 }
 
-func (b *fakeSource) CheckCampaign(_ context.Context, spec hongbao.Campaign) (bool, error) {
-	return spec.ID == "other", b.refuses
+func (b *fakeSource) CheckCampaign(_ context.Context, spec hongbao.Campaign) (campaigns.Check, error) {
+	return campaigns.Check{Exists: spec.ID == "other", Funded: 34_000_000}, b.refuses
 }
 
 // doer implements the Operations of a caller and records the calls.

@@ -19,11 +19,11 @@ func (t *tongue) functions() template.FuncMap {
 	return template.FuncMap{
 		"t": t.say, "h": t.markup, "code": code, "link": link, "lang": func() string { return t.Tag },
 		"money": t.money, "sums": t.sums, "sinkName": deliveryTo, "count": count, "ago": t.ago, "clock": t.clock, "at": t.at, "zone": t.zone, "rate": rounded, "now": time.Now, "clockOf": func(w when) string { return w.At.In(location(w.zone)).Format(time.TimeOnly) }, "icon": icon, "badge": badge, "len64": func(list []listed) int64 { return int64(len(list)) }, "phases": func(list []model.Campaign) []phaseGroup { return phasesOf(list, time.Now()) }, "lasts": t.lasts, "seconds": t.seconds,
-		"state": t.state, "answer": t.answer, "reason": t.reason, "errorClass": t.errorClass, "split": t.split, "percent": percent, "bars": t.bars, "line": t.line, "class": stateClass,
+		"state": t.state, "answer": t.answer, "reason": t.reason, "errorClass": t.errorClass, "split": t.split, "weekday": t.weekday, "limit": t.limit, "percent": percent, "bars": t.bars, "line": t.line, "class": stateClass,
 		"action": t.action, "stepClass": stepClass, "stepLevel": stepLevel,
 		"local": t.local, "report": reportText, "roles": rolesFor, "actionNamed": func(a string) access.Action { return access.Action(a) },
 		"outcome": t.outcome, "outcomeClass": outcomeClass, "details": details,
-		"sub": func(a, b int64) int64 { return a - b }, "drawn": rand.Text,
+		"sub": func(a, b int64) int64 { return a - b }, "inc": func(i int) int { return i + 1 }, "drawn": rand.Text,
 	}
 }
 

@@ -106,8 +106,9 @@ func checkArchive(ctx context.Context, t db.Txn, a *tables.Archive) (noted bool,
 }
 
 // DeleteArchived deletes the grants of an archived campaign, a chunk of packets in each transaction, and returns how
-// many it deleted. A repeat continues where the last call ended. Campaign, seal, transfers and balances stay.
-func (b Books) DeleteArchived(ctx context.Context, campaign string, chunk int64) (deleted int64, err error) {
+// many it deleted. A repeat continues where the last call ended. Campaign, seal, transfers and balances stay. After each
+// chunk it calls gone with the number of grants that are deleted, those of earlier calls not included.
+func (b Books) DeleteArchived(ctx context.Context, campaign string, chunk int64, gone func(int64)) (deleted int64, err error) {
 	a, found, err := b.Archived(ctx, campaign)
 	if err == nil && !found {
 		err = hongbao.Errorf(hongbao.ClassPermanent, "delete the grants of campaign %s: it is not archived", campaign)
@@ -123,6 +124,7 @@ func (b Books) DeleteArchived(ctx context.Context, campaign string, chunk int64)
 		if n == 0 {
 			return deleted, nil
 		}
+		gone(deleted)
 	}
 }
 

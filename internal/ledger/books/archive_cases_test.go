@@ -43,11 +43,13 @@ func (f *fixture) rows(t *testing.T, campaign string) int64 {
 	return ledgertest.Number(t, f.Tables(), `SELECT COUNT(*) FROM grants WHERE campaign = $1`, campaign)
 }
 
+func untold(int64) {}
+
 func testArchive(t *testing.T, f *fixture) {
 	a := sealedRain(t, f)
 	f.Create(t, "snow", 10)
 	f.Settle(t, ledgertest.Grants("snow", 5, 6)...)
-	_, err := f.books.DeleteArchived(t.Context(), "rain", 2)
+	_, err := f.books.DeleteArchived(t.Context(), "rain", 2, untold)
 	require.ErrorContains(t, err, "not archived")
 	first := a
 	first.SHA256 = "5d"
@@ -64,7 +66,7 @@ func testArchive(t *testing.T, f *fixture) {
 	list, err := f.Ledger.UserGrants(t.Context(), "rain", ledgertest.Grant("rain", 4).User)
 	require.NoError(t, err)
 	require.Len(t, list, 1)
-	_, err = f.books.DeleteArchived(t.Context(), "rain", 2)
+	_, err = f.books.DeleteArchived(t.Context(), "rain", 2, untold)
 	require.ErrorContains(t, err, "not archived")
 	require.EqualValues(t, 4, f.rows(t, "rain"))
 	for range 2 {
@@ -85,24 +87,25 @@ func testArchive(t *testing.T, f *fixture) {
 			cancel()
 		}
 	}}
-	deleted, err := f.books.DeleteArchived(dies, "rain", 2)
+	var told []int64
+	deleted, err := f.books.DeleteArchived(dies, "rain", 2, func(n int64) { told = append(told, n) })
 	f.Tables().Store = inner
 	require.Error(t, err)
-	require.EqualValues(t, 2, deleted)
+	require.Equal(t, []int64{2, 2}, append(told, deleted))
 	require.EqualValues(t, 2, f.rows(t, "rain"))
 	now, _, err := f.books.Archived(t.Context(), "rain")
 	require.NoError(t, err)
 	require.Zero(t, now.Deleted)
 	_, err = f.Ledger.UserGrants(t.Context(), "rain", ledgertest.Grant("rain", 4).User)
 	require.ErrorIs(t, err, tables.ErrArchived, "a reader must not get only a part of a user's grants")
-	deleted, err = f.books.DeleteArchived(t.Context(), "rain", 2)
+	deleted, err = f.books.DeleteArchived(t.Context(), "rain", 2, untold)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, deleted)
 	require.Zero(t, f.rows(t, "rain"))
 	now, _, err = f.books.Archived(t.Context(), "rain")
 	require.NoError(t, err)
 	require.NotZero(t, now.Deleted)
-	deleted, err = f.books.DeleteArchived(t.Context(), "rain", 2)
+	deleted, err = f.books.DeleteArchived(t.Context(), "rain", 2, untold)
 	require.NoError(t, err)
 	require.Zero(t, deleted)
 
@@ -139,7 +142,7 @@ func testArchiveStays(t *testing.T, f *fixture) {
 	a := sealedRain(t, f)
 	before := f.balance(t, tables.UserAccount(ledgertest.Grant("rain", 2).User, ledgertest.Currency))
 	require.NoError(t, f.books.NoteArchive(t.Context(), a))
-	_, err := f.books.DeleteArchived(t.Context(), "rain", 10_000)
+	_, err := f.books.DeleteArchived(t.Context(), "rain", 10_000, untold)
 	require.NoError(t, err)
 
 	_, err = f.Ledger.UserGrants(t.Context(), "rain", "u1")
@@ -217,7 +220,7 @@ func testArchiveAmongReaders(t *testing.T, f *fixture) {
 			}
 			asked = true
 			require.NoError(t, other.NoteArchive(t.Context(), a))
-			_, err := other.DeleteArchived(t.Context(), id, 10_000)
+			_, err := other.DeleteArchived(t.Context(), id, 10_000, untold)
 			require.NoError(t, err)
 		}}
 		n, err := read(id)

@@ -100,6 +100,14 @@ func (s *Progress) Closed() (all stream.Closing) {
 	return all
 }
 
+// Events returns how many events of the campaign's shards the ledger's group has finished, of those up to the closes.
+func (s *Progress) Events() (done, of int64) {
+	for i := range s.Places {
+		done, of = done+s.Places[i].Finished, of+s.Places[i].Close.Seq
+	}
+	return done, of
+}
+
 // Settled reports whether the ledger's group has finished every grant up to the close of each place.
 func (s *Progress) Settled() bool {
 	return s.Refund != nil || !slices.ContainsFunc(s.Places, func(p Place) bool { return !p.Settled() })
@@ -145,6 +153,8 @@ type Order struct {
 	Missing int64
 	// Wait is how long Refund retries while the campaign settles; 0 means one attempt.
 	Wait time.Duration
+	// Settling, if not nil, gets the progress at each attempt while the campaign settles.
+	Settling func(*Progress)
 }
 
 // Refund posts the refund of a closed campaign, or returns the existing one. The error is ErrSettling if the ledger
@@ -172,6 +182,9 @@ func (c *Closer) Refund(ctx context.Context, row *ledger.StoredCampaign, o Order
 // for its settlers.
 func (c *Closer) tryRefund(ctx context.Context, row *ledger.StoredCampaign, o *Order) (r payment.Refund, err error) {
 	s, err := c.Progress(ctx, row)
+	if err == nil && !s.Settled() && o.Settling != nil {
+		o.Settling(&s)
+	}
 	if err == nil {
 		err = c.agree(o, &s)
 	}

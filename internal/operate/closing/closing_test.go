@@ -36,8 +36,15 @@ func TestRefundInOrder(t *testing.T) {
 	_, err = b.Refund(t.Context(), order(70, 0))
 	require.ErrorIs(t, err, payment.ErrSettling)
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
-	_, err = b.Refund(t.Context(), order(70, 50*time.Millisecond))
+	waits, attempts := order(70, 50*time.Millisecond), 0
+	waits.Settling = func(p *closing.Progress) {
+		attempts++
+		done, of := p.Events()
+		require.Equal(t, []int64{0, 4}, []int64{done, of})
+	}
+	_, err = b.Refund(t.Context(), waits)
 	require.ErrorIs(t, err, payment.ErrSettling)
+	require.NotZero(t, attempts)
 	require.Zero(t, b.ledger.posts)
 	b.settle(3)
 	for _, wrong := range []hongbao.Amount{0, 69, 71, 30} { // B51

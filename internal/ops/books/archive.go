@@ -63,12 +63,12 @@ func (a Books) Archive(ctx context.Context, id, dir string) (Removed, error) {
 		}
 		if found {
 			out.File, out.SHA256 = noted.File, noted.SHA256
-			return out, out.readBack(dir)
+			return out, a.readBack(ctx, &out.Archived, dir)
 		}
 		if out.SHA256, err = a.writeArchive(ctx, &out.Archived, dir); err != nil {
 			return out, err
 		}
-		if err := out.readBack(dir); err != nil {
+		if err := a.readBack(ctx, &out.Archived, dir); err != nil {
 			return out, err
 		}
 		return out, a.app.Books().NoteArchiveCopy(ctx, out.noted())
@@ -95,14 +95,16 @@ func (a Books) DeleteArchived(ctx context.Context, id, dir string) (Removed, err
 		}
 		out.Archived = Archived{Campaign: id, File: noted.File, SHA256: noted.SHA256, Grants: noted.Grants,
 			Amount: noted.Amount, Currency: c.Spec.Currency}
-		if err := out.readBack(dir); err != nil {
+		if err := a.readBack(ctx, &out.Archived, dir); err != nil {
 			return out, err
 		}
 		if err := a.app.Books().NoteArchive(ctx, out.noted()); err != nil {
 			return out, err
 		}
-		out.Deleted, err = a.app.Books().DeleteArchived(ctx, id, archiveChunk)
-		return out, err
+		deleting := a.app.LongCall(ctx, "deleting the archived grants of "+id, out.Grants)
+		defer deleting.End()
+		out.Deleted, err = a.app.Books().DeleteArchived(ctx, id, archiveChunk, deleting.Set)
+		return out, deleting.Stopped(ctx, err, "the file has all of them. Run the same command again: it continues")
 	})
 }
 
@@ -194,7 +196,7 @@ func writeManifest(m *Archived, dir string) (err error) {
 }
 
 // readBack reads the file and compares it with the manifest: SHA-256, number of grants, sum, and order of packets.
-func (m *Archived) readBack(dir string) error {
+func (a Books) readBack(ctx context.Context, m *Archived, dir string) error {
 	path := filepath.Join(dir, m.File)
 	file, err := os.Open(path)
 	if err != nil {
@@ -202,7 +204,9 @@ func (m *Archived) readBack(dir string) error {
 	}
 	defer file.Close()
 	sum := sha256.New()
-	grants, amount, err := countArchive(io.TeeReader(file, sum))
+	reading := a.app.LongCall(ctx, "reading "+m.File+" back", m.Grants)
+	defer reading.End()
+	grants, amount, err := countArchive(io.TeeReader(file, sum), reading.Set)
 	if err != nil {
 		return hongbao.Errorf(hongbao.ClassBroken, "read %s back: %w; nothing is deleted", path, err)
 	}
@@ -214,8 +218,9 @@ func (m *Archived) readBack(dir string) error {
 	return nil
 }
 
-// countArchive returns the number of grants in a file, and the sum of their amounts.
-func countArchive(from io.Reader) (grants int64, amount hongbao.Amount, err error) {
+// countArchive returns the number of grants in a file, and the sum of their amounts. It calls counted again and again
+// with the number so far.
+func countArchive(from io.Reader, counted func(int64)) (grants int64, amount hongbao.Amount, err error) {
 	r := csv.NewReader(from)
 	r.FieldsPerRecord, r.ReuseRecord = len(archiveColumns), true
 	if _, err := r.Read(); err != nil {
@@ -239,5 +244,8 @@ func countArchive(from io.Reader) (grants int64, amount hongbao.Amount, err erro
 			return grants, amount, fmt.Errorf("line %d: packet %d comes after packet %d", grants+2, packet, last)
 		}
 		last, amount = packet, amount+hongbao.Amount(paid)
+		if grants%1000 == 0 {
+			counted(grants)
+		}
 	}
 }

@@ -103,6 +103,7 @@ func (a Books) Export(ctx context.Context, e Export) ([]Exported, error) {
 			files = append(files, day)
 		case err == nil:
 		case hongbao.IsOutage(err) || ctx.Err() != nil: // the other campaigns would also fail
+			err = exporting.Stopped(ctx, err, "each file that is there is complete: run the same command again")
 			return files, errors.Join(failed, err, late)
 		case hongbao.ClassOf(err) == hongbao.ClassTransient:
 			late = errors.Join(late, err)

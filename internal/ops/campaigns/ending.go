@@ -44,6 +44,7 @@ func closeHint(err error, c *ledger.StoredCampaign) error {
 type Ending struct {
 	Campaign string  `json:"campaign" doc:"The campaign's id."`
 	Currency string  `json:"currency,omitempty" doc:"Currency of the amounts, ISO 4217; absent for coupons without a value."`
+	TimeZone string  `json:"time_zone" doc:"The campaign's time zone, an IANA name."`
 	Closed   *Closed `json:"closed" doc:"The numbers of the close. Null once the campaign has left Redis."`
 	// Settling means that sink balance has not finished all grants before the close. Finished is the last seq that it has
 	// finished on the campaign's first shard.
@@ -96,7 +97,7 @@ type Refunded struct {
 
 func endingOf(c *ledger.StoredCampaign, s *closing.Progress) *Ending {
 	id := c.Spec.ID
-	out := &Ending{Campaign: id, Currency: c.Spec.Currency, Settling: !s.Settled(),
+	out := &Ending{Campaign: id, Currency: c.Spec.Currency, TimeZone: c.Spec.TimeZone, Settling: !s.Settled(),
 		Missing: answers.OrNull(s.Settled() && s.Refund == nil, s.Missing()), Amount: s.Amount()}
 	out.addPlaces(s)
 	switch {
@@ -186,6 +187,19 @@ func (a Campaigns) standing(ctx context.Context, c *ledger.StoredCampaign) (*End
 func (a Campaigns) Refund(ctx context.Context, o closing.Order) (*Ending, error) {
 	recorded := journaledRefunds{a.app.Ledger(), a.app, app.About(ctx, access.Refund, o.Campaign)}
 	var out *Ending
+	var waiting *app.LongCall
+	o.Settling = func(s *closing.Progress) {
+		done, of := s.Events()
+		if waiting == nil {
+			waiting = a.app.LongCall(ctx, "refund "+o.Campaign+": waiting until the ledger has every grant", of)
+		}
+		waiting.Set(done)
+	}
+	defer func() {
+		if waiting != nil {
+			waiting.End()
+		}
+	}()
 	c, err := a.app.Campaign(ctx, o.Campaign)
 	if err == nil {
 		out, err = a.end(&c, &recorded, func(by *closing.Closer) (closing.Progress, error) {

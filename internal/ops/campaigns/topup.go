@@ -274,8 +274,11 @@ func (a Campaigns) dealAfter(ctx context.Context, c *ledger.StoredCampaign,
 		}
 		g := &load.Generation{Spec: c.Spec, Hash: c.Hash, PlanHash: s.Hash, Number: s.Generation,
 			Packets: s.First + s.Packets - 1, Total: s.Expect + s.Total, Plan: plan}
-		if err := loader.TopUp(ctx, g, a.app.LongCall(ctx, "dealing more packets of "+c.Spec.ID, g.Packets).Set); err != nil {
-			return err
+		dealing := a.app.LongCall(ctx, "dealing more packets of "+c.Spec.ID, g.Packets)
+		err := loader.TopUp(ctx, g, dealing.Set)
+		dealing.End()
+		if err != nil {
+			return dealing.Stopped(ctx, err, "an order adds its packets once: run the same command again")
 		}
 	}
 	return nil

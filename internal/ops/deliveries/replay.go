@@ -103,8 +103,11 @@ func (a Deliveries) replay(ctx context.Context, o *Replay) (*model.ReplayReport,
 		}
 	}()
 	report, err := r.Run(ctx, replay.Options{Filter: o.Filter, Dead: o.Dead, DryRun: o.DryRun})
-	if err == nil {
+	switch {
+	case err == nil:
 		err = CheckReplayed(report)
+	case looked != nil:
+		err = looked.Stopped(ctx, err, "run it again under the same name: it continues")
 	}
 	return report, err
 }

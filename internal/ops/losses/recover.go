@@ -188,6 +188,9 @@ func (a Losses) recover(ctx context.Context, opts RecoverOptions) (*Recovery, er
 		return nil, err
 	}
 	defer stop()
+	reading := a.app.LongCall(ctx, "recover", 0)
+	defer reading.End()
+	reading.Step("recover: asking what Redis, the ledger, the topic and other processes know")
 	reports, err := r.Reports(ctx)
 	if err != nil {
 		return nil, err
@@ -197,6 +200,7 @@ func (a Losses) recover(ctx context.Context, opts RecoverOptions) (*Recovery, er
 	for _, v := range reports {
 		s := &ShardLoss{ShardReport: v}
 		if v.Frozen && (v.Lost() || opts.WithoutTopic || opts.WithoutLedger) {
+			reading.Step(fmt.Sprintf("recover: searching the lost grants of shard %d", v.Shard))
 			if err := a.cost(ctx, r, s, &opts); err != nil {
 				return nil, err
 			}

@@ -11,8 +11,7 @@ import (
 // Actions has the actions of the console's buttons. They do the same as the commands.
 type Actions struct{ *app.App }
 
-// CheckCampaign reports whether the ledger has a campaign already, and refuses one that can't be created now.
-func (c Actions) CheckCampaign(ctx context.Context, spec hongbao.Campaign) (there bool, err error) {
-	_, there, err = campaigns.Of(c.App).Creatable(ctx, spec)
-	return there, err
+// CheckCampaign returns what is known about a campaign before its creation, and refuses one that can't be created now.
+func (c Actions) CheckCampaign(ctx context.Context, spec hongbao.Campaign) (campaigns.Check, error) {
+	return campaigns.Of(c.App).Check(ctx, spec)
 }

@@ -13,7 +13,9 @@
   old.id = "old";
   old.setAttribute("role", "alert");
   let shown = Date.now();
+  let ended = false; // the session
   const age = () => {
+    if (ended) return;
     const stale = Date.now() - shown > Math.max(3 * refresh, 3000);
     if (stale === document.body.classList.contains("stale")) return;
     document.body.classList.toggle("stale", stale);
@@ -70,9 +72,21 @@
   // An EventSource comes back after a lost connection, but never after an answer that is not 200: from a server that
   // ends, or a proxy that has none. A new one is opened then, after 2 s, and later each time, up to 30 s.
   const url = "/events?page=" + encodeURIComponent(live.dataset.page);
-  const over = () => say(words.over);
   let source, timer, wait = 2000;
   let heard = 0, read = 0; // when the server said anything last, and when it sent this page as it was then
+  // The page stays as it was, in grey, with the way back to it.
+  const over = () => {
+    source.close();
+    ended = true;
+    read = heard = 0;
+    say(words.over);
+    const link = document.createElement("a");
+    link.href = "/login?to=" + encodeURIComponent(location.pathname + location.search);
+    link.textContent = words.login;
+    old.replaceChildren(words.ended.replace("{}", time(shown)) + " ", link);
+    document.body.classList.add("stale");
+    live.before(old);
+  };
   const connect = () => {
     source = new EventSource(url);
     heard = Date.now();
@@ -84,7 +98,7 @@
     on("frame", (e) => replace(e.data));
     on("trouble", (e) => { read = 0; say(words.trouble + " " + e.data); });
     on("ending", () => { read = 0; say(words.ending); });
-    on("over", () => { source.close(); read = heard = 0; over(); });
+    on("over", over);
     source.addEventListener("error", () => {
       read = 0;
       say(words.lost);

@@ -1,4 +1,4 @@
-package simulation
+package virtual
 
 import (
 	"hash/fnv"
@@ -41,8 +41,8 @@ type Rates struct {
 	LongDelay                           time.Duration // the mean of a Delay
 }
 
-// chooser decides whether a request fails.
-type chooser interface {
+// Chooser decides whether a request fails.
+type Chooser interface {
 	choose(p Point) (Fault, bool)
 }
 
@@ -52,6 +52,9 @@ type drawn struct {
 	seed  uint64
 	rates Rates
 }
+
+// Draw chooses by the rates.
+func Draw(seed uint64, rates Rates) Chooser { return &drawn{seed, rates} }
 
 func (d *drawn) choose(p Point) (f Fault, is bool) {
 	h := fnv.New64a()
@@ -82,7 +85,8 @@ func (l listed) choose(p Point) (Fault, bool) {
 	return f, is
 }
 
-func listOf(faults []Fault) listed {
+// ListOf chooses the given faults.
+func ListOf(faults []Fault) Chooser {
 	l := listed{}
 	for _, f := range faults {
 		l[f.Point] = f

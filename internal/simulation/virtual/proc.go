@@ -1,4 +1,4 @@
-package simulation
+package virtual
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 // Proc is a simulated process: the owner of connections, and of a gate to the ledger's file.
 type Proc struct {
 	net    *Net
-	name   string
+	Name   string
 	dead   bool
 	paused time.Time // until then nothing arrives or leaves
 	apart  map[string]bool
@@ -22,12 +22,13 @@ type Proc struct {
 	listens []string
 }
 
-func (n *Net) proc(name string) *Proc {
-	return &Proc{net: n, name: name, apart: map[string]bool{}}
+// NewProc starts a process.
+func (n *Net) NewProc(name string) *Proc {
+	return &Proc{net: n, Name: name, apart: map[string]bool{}}
 }
 
-// kill ends the process without a goodbye: what it has written still arrives, and nothing else.
-func (p *Proc) kill() {
+// Kill ends the process without a goodbye: what it has written still arrives, and nothing else.
+func (p *Proc) Kill() {
 	p.net.mu.Lock()
 	defer p.net.mu.Unlock()
 	p.dead = true
@@ -40,12 +41,19 @@ func (p *Proc) kill() {
 		}
 	}
 	for _, addr := range p.listens {
-		p.net.servers[addr].down = true
+		p.net.servers[addr].Down = true
 	}
 }
 
-// pause stops the process's requests and transactions for a while.
-func (p *Proc) pause(d time.Duration) {
+// IsDead reports whether the process was killed.
+func (p *Proc) IsDead() bool {
+	p.net.mu.Lock()
+	defer p.net.mu.Unlock()
+	return p.dead
+}
+
+// Pause stops the process's requests and transactions for a while.
+func (p *Proc) Pause(d time.Duration) {
 	p.net.mu.Lock()
 	defer p.net.mu.Unlock()
 	p.paused = time.Now().Add(d)
@@ -60,36 +68,37 @@ func (p *Proc) pause(d time.Duration) {
 	})
 }
 
-// part separates the process from a server, or joins them again.
-func (p *Proc) part(addr string, apart bool) {
+// Part separates the process from a server, or joins them again.
+func (p *Proc) Part(addr string, apart bool) {
 	p.net.mu.Lock()
 	defer p.net.mu.Unlock()
 	p.apart[addr] = apart
 }
 
-// dial is for configs.Seams.
-func (p *Proc) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+// Dial is for configs.Seams.
+func (p *Proc) Dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	return p.net.dial(ctx, p, addr)
 }
 
-var errDead = errors.New("the process is dead")
+// ErrDead is what a killed process gets from the gate to its ledger.
+var ErrDead = errors.New("the process is dead")
 
 // moments has the names of the ledger's moments in points.
 var moments = map[sqlite.Moment]string{
 	sqlite.GateBegin: "begin", sqlite.GateCommit: "commit", sqlite.GateAnswer: "committed"}
 
-// gate is for configs.Seams. A paused process waits in it, and a dead one gets no further.
-func (p *Proc) gate(ctx context.Context, at sqlite.Moment) error {
-	return p.reach(ctx, "ledger", moments[at])
+// Gate is for configs.Seams. A paused process waits in it, and a dead one gets no further.
+func (p *Proc) Gate(ctx context.Context, at sqlite.Moment) error {
+	return p.Reach(ctx, "ledger", moments[at])
 }
 
-// reach stands before or after a request to a database.
-func (p *Proc) reach(ctx context.Context, server, op string) error {
+// Reach stands before or after a request to a database.
+func (p *Proc) Reach(ctx context.Context, server, op string) error {
 	p.net.mu.Lock()
 	f, is := p.net.faultAt(p, server, op)
 	p.net.mu.Unlock()
 	if is && f.Kind == Delay {
-		if err := sleep(ctx, f.Delay); err != nil {
+		if err := Sleep(ctx, f.Delay); err != nil {
 			return err
 		}
 	}
@@ -99,9 +108,9 @@ func (p *Proc) reach(ctx context.Context, server, op string) error {
 		p.net.mu.Unlock()
 		switch {
 		case dead:
-			return errDead
+			return ErrDead
 		case wait > 0:
-			if err := sleep(ctx, wait); err != nil {
+			if err := Sleep(ctx, wait); err != nil {
 				return err
 			}
 			continue
@@ -112,8 +121,8 @@ func (p *Proc) reach(ctx context.Context, server, op string) error {
 	}
 }
 
-// sleep waits for a while, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
+// Sleep waits for a while, or until ctx ends.
+func Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -1,4 +1,4 @@
-package simulation
+package virtual
 
 import (
 	"context"
@@ -14,8 +14,11 @@ import (
 	mini "github.com/alicebob/miniredis/v2/server"
 )
 
-// redisServer is a Redis of one history: a miniredis, and what it lacks.
-type redisServer struct {
+// RedisAddr is where Redis listens.
+const RedisAddr = "127.0.0.1:6379"
+
+// Redis is a Redis of one history: a miniredis, and what it lacks.
+type Redis struct {
 	*miniredis.Miniredis
 	net *Net
 
@@ -35,8 +38,9 @@ type redisServer struct {
 // script.
 const outOfMemory = "OOM command not allowed when used memory > 'maxmemory'."
 
-func newRedis(n *Net, seed uint64) (*redisServer, error) {
-	s := &redisServer{Miniredis: miniredis.NewMiniRedis(), net: n, before: "0", node: nodeEntries, endClock: func() {}}
+// NewRedis starts the network's Redis.
+func NewRedis(n *Net, seed uint64) (*Redis, error) {
+	s := &Redis{Miniredis: miniredis.NewMiniRedis(), net: n, before: "0", node: nodeEntries, endClock: func() {}}
 	s.ClockTTL(true)
 	s.Seed(int(seed))
 	first, err := s.Dial() // starts it without a listener
@@ -46,13 +50,13 @@ func newRedis(n *Net, seed uint64) (*redisServer, error) {
 	_ = first.Close()
 	s.begin(false)
 	s.Server().SetPreHook(s.hook)
-	n.serve(redisAddr, "redis", func() wire { return &redisWire{scripts: n.scripts} },
+	n.Serve(RedisAddr, "redis", func() Wire { return &redisWire{scripts: n.scripts} },
 		func(c net.Conn) { s.Server().ServeConn(c) })
 	return s, nil
 }
 
 // begin starts another run of the server, without the scripts of the last one.
-func (s *redisServer) begin(promoted bool) {
+func (s *Redis) begin(promoted bool) {
 	s.mu.Lock()
 	s.runs++
 	s.before = "0"
@@ -68,7 +72,7 @@ func (s *redisServer) begin(promoted bool) {
 }
 
 // hook answers what miniredis does not know: INFO as a real server, scripts with flags, and a lack of memory.
-func (s *redisServer) hook(c *mini.Peer, cmd string, args ...string) bool {
+func (s *Redis) hook(c *mini.Peer, cmd string, args ...string) bool {
 	if cmd == "WAIT" && len(args) == 2 {
 		c.WriteInt(s.wait(args[1]))
 		return true
@@ -107,7 +111,7 @@ func (s *redisServer) hook(c *mini.Peer, cmd string, args ...string) bool {
 
 // load gives miniredis a script with flags as the same script without, which it names by another SHA-1. The caller holds
 // mu.
-func (s *redisServer) load(sha string) string {
+func (s *Redis) load(sha string) string {
 	text, has := s.net.scripts.plain(sha)
 	if !has {
 		return sha
@@ -123,19 +127,19 @@ func (s *redisServer) load(sha string) string {
 }
 
 // texts has miniredis' scripts, by their SHA-1.
-func (s *redisServer) texts() reflect.Value {
-	return reachable(reflect.ValueOf(s.Miniredis).Elem().FieldByName("scripts"))
+func (s *Redis) texts() reflect.Value {
+	return Reachable(reflect.ValueOf(s.Miniredis).Elem().FieldByName("scripts"))
 }
 
 // dispatch carries out a command in place of another one. The caller holds mu.
-func (s *redisServer) dispatch(c *mini.Peer, args ...string) bool {
+func (s *Redis) dispatch(c *mini.Peer, args ...string) bool {
 	s.mu.Unlock() // the command, and those of a script, come through the hook
 	defer s.mu.Lock()
 	s.Server().Dispatch(c, args)
 	return true
 }
 
-func (s *redisServer) info() string {
+func (s *Redis) info() string {
 	used, limit := 1<<20, 1<<30
 	if s.full {
 		used = limit
@@ -146,7 +150,7 @@ func (s *redisServer) info() string {
 }
 
 // wait answers WAIT: how many replicas have all writes. A replica that lags has not, until the time limit is over.
-func (s *redisServer) wait(ms string) int {
+func (s *Redis) wait(ms string) int {
 	s.mu.Lock()
 	lags := s.lags
 	s.mu.Unlock()
@@ -154,11 +158,12 @@ func (s *redisServer) wait(ms string) int {
 		return 1
 	}
 	limit, _ := strconv.Atoi(ms)
-	_ = sleep(context.Background(), time.Duration(limit)*time.Millisecond)
+	_ = Sleep(context.Background(), time.Duration(limit)*time.Millisecond)
 	return 0
 }
 
-func (s *redisServer) setLags(lags bool) {
+// SetLags says whether the replica gets nothing from now on, so that WAIT counts none.
+func (s *Redis) SetLags(lags bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lags = lags
@@ -168,47 +173,59 @@ func (s *redisServer) setLags(lags bool) {
 const fsyncEvery = 400 * time.Millisecond
 
 // sync writes to the append-only file what it lacks. It happens for WAITAOF only, so a file may be older than real ones.
-func (s *redisServer) sync() {
+func (s *Redis) sync() {
 	s.mu.Lock()
 	behind := s.file.IsValid()
 	s.mu.Unlock()
 	if !behind {
 		return
 	}
-	_ = sleep(context.Background(), fsyncEvery)
-	s.setFile(snapshot(s.Miniredis))
+	_ = Sleep(context.Background(), fsyncEvery)
+	s.SetFile(Snapshot(s.Miniredis))
 }
 
-func (s *redisServer) setFile(file reflect.Value) {
+// SetFile sets what the append-only file has; an invalid value: everything.
+func (s *Redis) SetFile(file reflect.Value) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.file = file
 }
 
-func (s *redisServer) setFull(full bool) {
+// Synced returns what the append-only file has; an invalid value: everything.
+func (s *Redis) Synced() reflect.Value {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.file
+}
+
+// SetFull says whether memory is full from now on.
+func (s *Redis) SetFull(full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.full = full
 }
 
-// away is how long Redis does not answer while another run begins.
-const away = 300 * time.Millisecond
+// SetNode sets how many entries a node of a stream has.
+func (s *Redis) SetNode(entries int) { s.node = entries }
 
-// goBack gives Redis the contents of a snapshot: a failover to a copy that lags, or a restart from an old file.
-func (s *redisServer) goBack(ctx context.Context, to reflect.Value, promoted bool) error {
-	s.net.down(redisAddr, true)
-	defer s.net.down(redisAddr, false)
+// Away is how long Redis does not answer while another run begins.
+const Away = 300 * time.Millisecond
+
+// GoBack gives Redis the contents of a snapshot: a failover to a copy that lags, or a restart from an old file.
+func (s *Redis) GoBack(ctx context.Context, to reflect.Value, promoted bool) error {
+	s.net.Down(RedisAddr, true)
+	defer s.net.Down(RedisAddr, false)
 	if to.IsValid() {
 		rewind(s.Miniredis, to)
 	} else {
 		s.FlushAll()
 	}
 	s.begin(promoted)
-	return sleep(ctx, away)
+	return Sleep(ctx, Away)
 }
 
-// setClock makes Redis' clock differ from the others'. 0 sets it right.
-func (s *redisServer) setClock(by time.Duration) {
+// SetClock makes Redis' clock differ from the others'. 0 sets it right.
+func (s *Redis) SetClock(by time.Duration) {
 	s.mu.Lock()
 	s.endClock()
 	s.endClock = func() {}
@@ -222,7 +239,7 @@ func (s *redisServer) setClock(by time.Duration) {
 	s.SetTime(time.Now().UTC().Add(by))
 	go func() { // miniredis' own clock stands once it is set
 		defer close(done)
-		for sleep(ctx, 5*time.Millisecond) == nil {
+		for Sleep(ctx, 5*time.Millisecond) == nil {
 			s.SetTime(time.Now().UTC().Add(by))
 		}
 	}()

@@ -1,4 +1,4 @@
-package simulation
+package virtual
 
 import (
 	"crypto/sha1" //nolint:gosec // Redis names scripts by it

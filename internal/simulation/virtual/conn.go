@@ -1,4 +1,4 @@
-package simulation
+package virtual
 
 import (
 	"fmt"
@@ -25,7 +25,7 @@ type pair struct {
 	proc   *Proc
 	addr   string
 	server string
-	wire   wire
+	wire   Wire
 	rng    *rand.Rand
 	cond   *sync.Cond
 
@@ -70,7 +70,7 @@ func (c *pair) wake(at time.Time) *time.Timer {
 	})
 }
 
-// end is one end of a pair.
+// End is one end of a pair.
 type end struct {
 	c    *pair
 	side int
@@ -114,7 +114,7 @@ func (e *end) Write(b []byte) (int, error) {
 	if d := c.write[e.side]; !d.IsZero() && !time.Now().Before(d) {
 		return 0, os.ErrDeadlineExceeded
 	}
-	delay := time.Duration(float64(latency) * (0.5 + c.rng.Float64()))
+	delay := time.Duration(float64(Latency) * (0.5 + c.rng.Float64()))
 	data := slices.Clone(b)
 	if e.side == clientSide {
 		late, gone := c.request(data)
@@ -124,18 +124,18 @@ func (e *end) Write(b []byte) (int, error) {
 		delay += late
 	} else {
 		if c.fuse {
-			n.tracef("%s < %s CUT", c.proc.name, c.server)
+			n.tracef("%s < %s CUT", c.proc.Name, c.server)
 			c.reset(true)
 			return len(b), nil
 		}
 		data = c.wire.answer(data, func(op, word, line string) {
 			if n.scripts.named(op) || word[0] == '-' { // not the data that other commands return
-				n.cover.note("answer", op+" "+word)
+				n.note("answer", op+" "+word)
 			}
 			if n.scripts.named(op) && word == "-ERR" { // scripts name each error that they know
 				n.failed = append(n.failed, fmt.Errorf("script %s: %s", op, line))
 			}
-			n.tracef("%s < %s %s %s", c.proc.name, c.server, op, word)
+			n.tracef("%s < %s %s %s", c.proc.Name, c.server, op, word)
 		})
 	}
 	if c.proc.apart[c.addr] || e.side == serverSide && c.mute {
@@ -148,7 +148,7 @@ func (e *end) Write(b []byte) (int, error) {
 // request looks at what the client sends, and applies the faults of its requests. gone means that the connection broke.
 func (c *pair) request(b []byte) (late time.Duration, gone bool) {
 	for _, op := range c.wire.request(b) {
-		c.net.tracef("%s > %s %s", c.proc.name, c.server, op)
+		c.net.tracef("%s > %s %s", c.proc.Name, c.server, op)
 		if op == "Produce" && c.net.cut != nil {
 			c.fuse = true
 			c.net.cut()

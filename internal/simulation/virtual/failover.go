@@ -1,4 +1,4 @@
-package simulation
+package virtual
 
 import (
 	"reflect"
@@ -8,12 +8,12 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// snapshot copies everything that a miniredis holds. The library has no such function, so this reads its private
+// Snapshot copies everything that a miniredis holds. The library has no such function, so this reads its private
 // fields.
-func snapshot(m *miniredis.Miniredis) reflect.Value {
+func Snapshot(m *miniredis.Miniredis) reflect.Value {
 	m.Lock()
 	defer m.Unlock()
-	dbs := reachable(reflect.ValueOf(m).Elem().FieldByName("dbs"))
+	dbs := Reachable(reflect.ValueOf(m).Elem().FieldByName("dbs"))
 	self := map[unsafe.Pointer]reflect.Value{unsafe.Pointer(m): reflect.ValueOf(m)} //nolint:gosec // a key
 	return deepCopy(dbs, self)
 }
@@ -24,11 +24,11 @@ func rewind(m *miniredis.Miniredis, dbs reflect.Value) {
 	defer m.Unlock()
 	self := map[unsafe.Pointer]reflect.Value{unsafe.Pointer(m): reflect.ValueOf(m)} //nolint:gosec // a key
 	dbs = deepCopy(dbs, self)                                                       // a snapshot may be used again
-	reachable(reflect.ValueOf(m).Elem().FieldByName("dbs")).Set(dbs)
+	Reachable(reflect.ValueOf(m).Elem().FieldByName("dbs")).Set(dbs)
 }
 
-// reachable makes a private field accessible.
-func reachable(v reflect.Value) reflect.Value {
+// Reachable makes a private field accessible.
+func Reachable(v reflect.Value) reflect.Value {
 	return reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem() //nolint:gosec // the library has no snapshot
 }
 
@@ -62,7 +62,7 @@ func deepCopy(v reflect.Value, seen map[unsafe.Pointer]reflect.Value) reflect.Va
 		c := reflect.New(v.Type()).Elem()
 		c.Set(v)
 		for i := range v.NumField() {
-			f := reachable(c.Field(i))
+			f := Reachable(c.Field(i))
 			f.Set(deepCopy(f, seen))
 		}
 		return c

@@ -1,8 +1,9 @@
-package simulation
+package virtual
 
 import (
 	"bytes"
 	"encoding/binary"
+	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -10,14 +11,20 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// wire reads one connection's protocol, so that requests and answers have names.
-type wire interface {
+// Wire reads one connection's protocol, so that requests and answers have names.
+type Wire interface {
 	// request returns the names of the requests that begin in what the client sends.
 	request(b []byte) (ops []string)
 	// answer returns what the client gets for what the server sends, and calls note for each complete answer with the
 	// name of its request, the answer's first word and its first line.
 	answer(b []byte, note func(op, word, line string)) []byte
 }
+
+// Kafka is the wire of a connection to Kafka.
+func Kafka() Wire { return &kafkaWire{} }
+
+// HTTP is the wire of a connection to an HTTP server.
+func HTTP() Wire { return httpWire{} }
 
 // redisWire is the protocol of Redis.
 type redisWire struct {
@@ -183,3 +190,18 @@ func (w *kafkaWire) request(b []byte) (ops []string) {
 }
 
 func (w *kafkaWire) answer(b []byte, _ func(op, word, line string)) []byte { return b }
+
+// httpWire is HTTP/1.1. A request comes in one write.
+type httpWire struct{}
+
+func (httpWire) request(b []byte) []string {
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		if rest, is := bytes.CutPrefix(b, []byte(method+" ")); is {
+			path, _, _ := bytes.Cut(rest, []byte(" "))
+			return []string{method + " " + string(path[bytes.LastIndexByte(path, '/')+1:])}
+		}
+	}
+	return nil
+}
+
+func (httpWire) answer(b []byte, _ func(op, word, line string)) []byte { return b }

@@ -1,4 +1,4 @@
-package simulation
+package virtual
 
 import (
 	"bufio"
@@ -14,7 +14,7 @@ import (
 
 // rewritten answers commands that miniredis carries out otherwise than Redis, and reports whether it did. TestCorpus
 // of internal/store compares the two.
-func (s *redisServer) rewritten(c *mini.Peer, cmd string, args []string) bool {
+func (s *Redis) rewritten(c *mini.Peer, cmd string, args []string) bool {
 	switch {
 	case inTransaction(c):
 		if cmd == "INFO" {
@@ -38,7 +38,7 @@ func (s *redisServer) rewritten(c *mini.Peer, cmd string, args []string) bool {
 }
 
 // ask returns what miniredis answers to a command, in the same script or connection.
-func (s *redisServer) ask(c *mini.Peer, command ...string) []any {
+func (s *Redis) ask(c *mini.Peer, command ...string) []any {
 	var text bytes.Buffer
 	out := bufio.NewWriter(&text)
 	asks := mini.NewPeer(out)
@@ -57,7 +57,7 @@ func (s *redisServer) ask(c *mini.Peer, command ...string) []any {
 const nodeEntries = 100
 
 // trimNodes answers XTRIM with ~, which deletes whole nodes only, and no more entries than its LIMIT.
-func (s *redisServer) trimNodes(c *mini.Peer, key, id string, limit []string) bool {
+func (s *Redis) trimNodes(c *mini.Peer, key, id string, limit []string) bool {
 	entries := s.ask(c, "XRANGE", key, "-", id)
 	ids := make([]string, len(entries))
 	for i := range entries {
@@ -80,7 +80,7 @@ func (s *redisServer) trimNodes(c *mini.Peer, key, id string, limit []string) bo
 }
 
 // claim answers XCLAIM: Redis drops entries that were deleted from the stream, and counts no attempt with JUSTID.
-func (s *redisServer) claim(c *mini.Peer, args []string) bool {
+func (s *Redis) claim(c *mini.Peer, args []string) bool {
 	key, group := args[0], args[1]
 	end := 4
 	for end < len(args) && strings.Contains(args[end], "-") {
@@ -115,7 +115,7 @@ func (s *redisServer) claim(c *mini.Peer, args []string) bool {
 
 // pending answers XPENDING with a range. miniredis has no first id that is left out. While its clock is behind, it omits
 // entries that were delivered at a later time.
-func (s *redisServer) pending(c *mini.Peer, args []string) bool {
+func (s *Redis) pending(c *mini.Peer, args []string) bool {
 	if len(args) < 5 || strings.EqualFold(args[2], "IDLE") {
 		return false
 	}
@@ -147,7 +147,7 @@ func (s *redisServer) pending(c *mini.Peer, args []string) bool {
 }
 
 // consumers answers XINFO CONSUMERS. miniredis has -1 as the idle time of a consumer that has only read.
-func (s *redisServer) consumers(c *mini.Peer, args []string) bool {
+func (s *Redis) consumers(c *mini.Peer, args []string) bool {
 	if len(args) == 3 && args[0] == "consumers" { // asked below
 		return false
 	}
@@ -191,13 +191,13 @@ func plainText(v any) any {
 
 // field returns a private field of a connection's state.
 func field(c *mini.Peer, name string) reflect.Value {
-	return reachable(reflect.ValueOf(c.Ctx).Elem().FieldByName(name))
+	return Reachable(reflect.ValueOf(c.Ctx).Elem().FieldByName(name))
 }
 
 func inTransaction(c *mini.Peer) bool { return c.Ctx != nil && !field(c, "transaction").IsNil() }
 
 // queueInfo queues INFO in a transaction.
-func (s *redisServer) queueInfo(c *mini.Peer) {
+func (s *Redis) queueInfo(c *mini.Peer) {
 	queue := field(c, "transaction")
 	queue.Set(reflect.Append(queue, reflect.MakeFunc(queue.Type().Elem(), func(args []reflect.Value) []reflect.Value {
 		peer, _ := args[0].Interface().(*mini.Peer)
@@ -214,7 +214,7 @@ var growing = []string{"XADD", "HSET", "HINCRBY", "SET", "SETBIT", "SETRANGE", "
 	"XGROUP CREATE"}
 
 // refused reports whether a command in a script is refused, because memory is full. A script with flags may use more.
-func (s *redisServer) refused(c *mini.Peer, cmd string, args []string) bool {
+func (s *Redis) refused(c *mini.Peer, cmd string, args []string) bool {
 	if cmd == "XGROUP" {
 		cmd += " " + strings.ToUpper(args[0])
 	}
