@@ -271,7 +271,7 @@ func (b *controlBench) work(ctx context.Context) (end func() error, err error) {
 	limit, done := context.WithTimeout(ctx, time.Minute)
 	defer done()
 	err = retry.Poll(limit, 20*time.Millisecond, func() (bool, error) { // its two listeners and Redis open independently
-		res, err := b.request(limit, http.MethodGet, "/v1/sinks", nil)
+		res, err := b.request(limit, http.MethodGet, "/v1/sinks", "", nil)
 		if err != nil {
 			return false, nil //nolint:nilerr // it does not listen yet
 		}
@@ -321,39 +321,43 @@ func (b *controlBench) work(ctx context.Context) (end func() error, err error) {
 	}, nil
 }
 
-// ask sends a request to control's API.
+// ask sends a request to control's API. It repeats the request until its work has ended.
 func (b *controlBench) ask(ctx context.Context, path string, body any) error {
 	data, err := json.Marshal(body)
 	if err != nil {
 		return fmt.Errorf("encode a request: %w", err)
 	}
-	res, err := b.request(ctx, http.MethodPost, path, data)
-	if err != nil {
-		return err
+	for key := rand.Text(); ; {
+		res, err := b.request(ctx, http.MethodPost, path, key, data)
+		if err != nil {
+			return err
+		}
+		text, err := io.ReadAll(res.Body)
+		err = errors.Join(err, res.Body.Close())
+		switch {
+		case err == nil && res.StatusCode >= http.StatusBadRequest:
+			return fmt.Errorf("POST %s: %s: %s", path, res.Status, text)
+		case err != nil || res.StatusCode != http.StatusAccepted:
+			return err
+		}
 	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode >= http.StatusBadRequest {
-		err = fmt.Errorf("POST %s: %s: %s", path, res.Status, text)
-	}
-	return err
 }
 
-func (b *controlBench) request(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+func (b *controlBench) request(ctx context.Context, method, path, key string, body []byte) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+b.control+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	r.Header.Set("Authorization", "Bearer "+b.key)
 	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Idempotency-Key", rand.Text())
+	r.Header.Set("Idempotency-Key", key)
 	return http.DefaultClient.Do(r)
 }
 
 // watch loads the page of a campaign, and reads its updates until ctx ends.
 func (b *controlBench) watch(ctx context.Context, id string) error {
 	for _, path := range []string{"/campaigns/" + id, "/events?page=/campaigns/" + id} {
-		res, err := b.request(ctx, http.MethodGet, path, nil)
+		res, err := b.request(ctx, http.MethodGet, path, "", nil)
 		if err != nil {
 			return err
 		}
