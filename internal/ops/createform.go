@@ -84,7 +84,7 @@ func (f *CampaignForm) Text() string {
 		m.text("currency", f.Currency)
 	}
 	f.amount(&m, "total", f.Total)
-	m.plain("packets", ungrouped(f.Packets))
+	number(&m, "packets", f.Packets)
 	m.put("split", f.split())
 	var window keys
 	from, _ := f.instant(f.From)
@@ -98,7 +98,7 @@ func (f *CampaignForm) Text() string {
 		limit := keys{yaml.Node{Style: yaml.FlowStyle}}
 		limit.text("by", l.By)
 		limit.text("per", l.Per)
-		limit.plain("max", ungrouped(l.Max))
+		number(&limit, "max", l.Max)
 		limits.Content = append(limits.Content, limit.node())
 	}
 	if len(f.Limits) > 0 {
@@ -111,7 +111,7 @@ func (f *CampaignForm) Text() string {
 		codes.text("pattern", f.Codes)
 		m.put("codes", codes.node())
 	}
-	m.plain("shards", ungrouped(f.Shards))
+	number(&m, "shards", f.Shards)
 	var b strings.Builder
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
@@ -134,7 +134,7 @@ func (f *CampaignForm) split() *yaml.Node {
 		for _, t := range f.Tiers {
 			tier := keys{yaml.Node{Style: yaml.FlowStyle}}
 			f.amount(&tier, "amount", t.Amount)
-			tier.plain("packets", ungrouped(t.Packets))
+			number(&tier, "packets", t.Packets)
 			list.Content = append(list.Content, tier.node())
 		}
 		split.put("tiers", list)
@@ -143,17 +143,17 @@ func (f *CampaignForm) split() *yaml.Node {
 	return split.node()
 }
 
-// groups matches a number with separators between groups of three digits.
-var groups = regexp.MustCompile(`^[0-9]{1,3}(,[0-9]{3})+(\.|$)`)
-
-// ungrouped removes the separators of a number. Other commas stay, because 1,5 is no number that everyone reads alike.
-func ungrouped(text string) string {
-	text = strings.TrimSpace(text)
-	if groups.MatchString(text) {
-		return strings.ReplaceAll(text, ",", "")
+// number adds a number. YAML would read 010 and 0x10 as 8 and 16.
+func number(to *keys, key, text string) {
+	text = money.Ungrouped(text)
+	if strings.ContainsAny(text, "xXoObB_") {
+		to.text(key, text)
+		return
 	}
-	return text
+	to.plain(key, withoutZeros.ReplaceAllString(text, "$1"))
 }
+
+var withoutZeros = regexp.MustCompile(`^0+([0-9]+)$`)
 
 // amount adds an amount in units of the currency, in minor units. Without a currency that exists it is a text.
 func (f *CampaignForm) amount(to *keys, key, text string) {
@@ -161,11 +161,10 @@ func (f *CampaignForm) amount(to *keys, key, text string) {
 		to.text(key, text)
 		return
 	}
-	text = ungrouped(text)
-	if a, err := money.Parse(text, f.Currency); err == nil && !strings.Contains(text, ",") {
+	if a, err := money.Parse(text, f.Currency); err == nil {
 		text = strconv.FormatInt(int64(a), 10)
 	}
-	to.plain(key, text)
+	number(to, key, text)
 }
 
 // instant adds the offset of the time zone to a time. If it can't, it returns the time as it is, and perhaps the code of

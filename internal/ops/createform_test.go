@@ -100,6 +100,25 @@ func TestAFormOfASpecification(t *testing.T) {
 
 const huge = "999999999999999999999999"
 
+// A number is read in tens, also with zeros before it.
+func TestAFormReadsDecimalNumbers(t *testing.T) {
+	t.Parallel()
+	f := rainForm()
+	f.Packets, f.Total = "0020000", "0100,000.00"
+	_, err := f.Create()
+	require.Error(t, err, "no separator after four digits")
+	f.Total = "0100000.00"
+	in, err := f.Create()
+	require.NoError(t, err)
+	require.EqualValues(t, 20_000, in.Spec.Packets)
+	require.EqualValues(t, 10_000_000, in.Spec.Total)
+	for _, text := range []string{"0x4e20", "0o47040", "0b10", "20_000", "2e4", "+20000x"} {
+		f.Packets = text
+		_, err = f.Create()
+		require.Error(t, err, text)
+	}
+}
+
 // formMistakes are changes of a form, with the path and the code of each problem.
 var formMistakes = []struct {
 	change func(f *ops.CampaignForm)

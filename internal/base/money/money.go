@@ -3,6 +3,7 @@ package money
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -58,14 +59,27 @@ func Number(a hongbao.Amount, currency string) string {
 	return text[:at] + "." + text[at:]
 }
 
+// grouped matches a number with separators between groups of three digits.
+var grouped = regexp.MustCompile(`^[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?$`)
+
+// Ungrouped removes the separators of a number that a person wrote. Other commas stay, because not everybody reads 1,5
+// alike.
+func Ungrouped(text string) string {
+	text = strings.TrimSpace(text)
+	if grouped.MatchString(text) {
+		return strings.ReplaceAll(text, ",", "")
+	}
+	return text
+}
+
 // Parse reads an amount that a person wrote, in units of its currency, with or without separators: the inverse of Number
 // and Text.
 func Parse(text, currency string) (hongbao.Amount, error) {
-	digits := strings.ReplaceAll(strings.TrimSpace(text), ",", "")
+	digits := Ungrouped(text)
 	minor := len(Number(0, currency)) - len("0.")
 	units, rest, fraction := strings.Cut(digits, ".")
 	n, err := strconv.ParseInt(units+rest+strings.Repeat("0", max(minor-len(rest), 0)), 10, 64)
-	if err != nil || n < 0 || units+rest == "" || fraction && (rest == "" || len(rest) > minor) {
+	if err != nil || strings.ContainsAny(digits, "+-") || units+rest == "" || fraction && (rest == "" || len(rest) > minor) {
 		return 0, fmt.Errorf("%.40q is not an amount in %s: write it as %s", text, currency, Number(1_234_500, currency))
 	}
 	return hongbao.Amount(n), nil

@@ -24,7 +24,9 @@ func TestParse(t *testing.T) {
 		require.Equal(t, got, again)
 	}
 	for _, c := range [][2]string{{"", "CNY"}, {"-1", "CNY"}, {"1.005", "CNY"}, {"1.", "CNY"}, {"1.5", "JPY"}, {"x", "CNY"},
-		{"99999999999999999999", "CNY"}, {"1.2.3", "CNY"}, {".", "CNY"}} {
+		{"99999999999999999999", "CNY"}, {"1.2.3", "CNY"}, {".", "CNY"},
+		{"1,5", "CNY"}, {"1,50", "CNY"}, {"1.234,50", "CNY"}, {"1,2345", "CNY"}, {",100", "CNY"}, {"1,,000", "CNY"}, {"100,", "CNY"},
+		{"+1", "CNY"}} {
 		_, err := money.Parse(c[0], c[1])
 		require.Error(t, err, c[0])
 	}
