@@ -117,7 +117,7 @@ func (k *Shard) undone(ctx context.Context, group string) (func(seq int64) bool,
 
 // eachEntry calls fn for each entry of the stream. It omits unreadable and forged entries; see Decode.
 func (k *Shard) eachEntry(ctx context.Context, fn func(*stream.Entry)) error {
-	for raw, err := range k.Pages(ctx, "-", "+") {
+	for raw, err := range k.pages(ctx, "-", "+") {
 		if err != nil {
 			return err
 		}

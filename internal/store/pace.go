@@ -10,21 +10,22 @@ import (
 )
 
 const (
-	// busyTrip is the duration of a page from which on Redis counts as busy. Redis works on a page for about 0.3 ms, so the
-	// rest of it is the network and the wait for other commands.
-	busyTrip = 5 * time.Millisecond
-	// busyRest is how much longer than the page the rest is while Redis is busy. longestRest bounds the rest, so that
-	// work goes on soon after Redis has answered again.
-	busyRest, longestRest = 10, time.Second
+	// busyWait is how much longer a page takes than the shortest one when Redis counts as busy. Redis works on a page for
+	// about 0.3 ms and the network takes its time for each, so the rest is the wait for other commands.
+	busyWait = 5 * time.Millisecond
+	// busyRest is how much longer than that wait the rest is while Redis is busy. longestRest bounds the rest, so that
+	// work goes on soon after Redis has answered again. shortestRest is longer than Redis works on a page.
+	busyRest, longestRest, shortestRest = 10, time.Second, 500 * time.Microsecond
 )
 
 // pace spaces the pages of long reads and of loads on a server, because Redis answers no grab while it works on a page.
-// All such work of a process takes turns: of all shards, or of one shard of a cluster. After each page it rests for as
-// long as the page took, so it takes at most half of the time of Redis' thread. While Redis is busy, it rests much longer.
+// All such work of a process takes turns: of all shards, or of one shard of a cluster. After each page it rests for longer
+// than Redis works on it, so it takes at most half of the time of Redis' thread. While Redis is busy, it rests much longer.
 // The zero value is ready for use.
 type pace struct {
 	turn  turn.Lock
-	until time.Time // the next page may not begin before; guarded by turn
+	until time.Time     // the next page may not begin before; guarded by turn, as least
+	least time.Duration // the shortest page so far: mostly the network
 }
 
 // page calls do, which reads or writes one page, when it is its turn.
@@ -38,14 +39,18 @@ func (p *pace) page(ctx context.Context, do func() error) error {
 	}
 	begun := time.Now()
 	err := do()
-	p.until = time.Now().Add(restAfter(time.Since(begun)))
+	took := time.Since(begun)
+	if p.least == 0 || took < p.least {
+		p.least = took
+	}
+	p.until = time.Now().Add(restAfter(took - p.least))
 	return err
 }
 
-// restAfter returns how long work rests after a page.
-func restAfter(took time.Duration) time.Duration {
-	if took >= busyTrip {
-		took *= busyRest
+// restAfter returns how long work rests after a page that took longer than the shortest one by some time.
+func restAfter(waited time.Duration) time.Duration {
+	if waited >= busyWait {
+		waited *= busyRest
 	}
-	return min(took, longestRest)
+	return min(max(waited, shortestRest), longestRest)
 }

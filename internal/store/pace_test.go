@@ -14,20 +14,22 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// After a page, work rests for as long as the page took; ten times as long if Redis is busy, but never over a second.
+// After a page, work rests for as long as the page took longer than the shortest one; ten times as long if Redis is busy,
+// but never over a second.
 func TestPagesRest(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ took, rest time.Duration }{
-		{300 * time.Microsecond, 300 * time.Microsecond},
-		{4 * time.Millisecond, 4 * time.Millisecond},
-		{busyTrip, 50 * time.Millisecond},
-		{40 * time.Millisecond, 400 * time.Millisecond},
-		{3 * time.Second, time.Second},
+	for _, c := range []struct{ least, took, rest time.Duration }{
+		{300 * time.Microsecond, 300 * time.Microsecond, shortestRest},
+		{time.Millisecond, 5 * time.Millisecond, 4 * time.Millisecond},
+		{time.Millisecond, time.Millisecond + busyWait, 50 * time.Millisecond},
+		{time.Millisecond, 41 * time.Millisecond, 400 * time.Millisecond},
+		{time.Millisecond, 3 * time.Second, time.Second},
+		{80 * time.Millisecond, 81 * time.Millisecond, time.Millisecond}, // somebody far away
 	} {
 		t.Run(c.took.String(), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				var p pace
+				p := pace{least: c.least}
 				begun := time.Now()
 				for range 3 {
 					require.NoError(t, p.page(t.Context(), func() error { retry.Pause(t.Context(), c.took); return nil }))
@@ -48,7 +50,8 @@ func TestPagesRest(t *testing.T) {
 func TestPagesTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var p pace
+		const least = time.Microsecond
+		p := pace{least: least}
 		begun := time.Now()
 		for range 10 {
 			go func() {
@@ -61,7 +64,7 @@ func TestPagesTakeTurns(t *testing.T) {
 		require.ErrorIs(t, p.page(ctx, func() error { t.Error("its caller has left"); return nil }), context.DeadlineExceeded)
 		require.Equal(t, 500*time.Millisecond, time.Since(begun))
 		require.NoError(t, p.page(t.Context(), func() error { return nil }))
-		require.Equal(t, 10*(10+100)*time.Millisecond, time.Since(begun))
+		require.Equal(t, 10*(10*time.Millisecond+10*(10*time.Millisecond-least)), time.Since(begun))
 	})
 }
 

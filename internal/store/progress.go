@@ -218,7 +218,7 @@ const seqPage = 16
 // seqFrom returns the first seq at or after an id; 0 if there is none. It skips unreadable and forged entries.
 func (k *Shard) seqFrom(ctx context.Context, from string) (int64, error) {
 	for {
-		raw, err := k.Range(ctx, from, "+", seqPage)
+		raw, err := askRange(ctx, k.rdb, k.Keys.Events(), from, "+", seqPage)()
 		if err != nil {
 			return 0, err
 		}

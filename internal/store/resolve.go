@@ -71,7 +71,7 @@ func (k *Shard) ExpireLetters(ctx context.Context, o *OldLetters) (ExpiredLetter
 
 // Letters returns a sink's dead letters on a shard with ids from first to last; see Range for first and last.
 func (g Group) Letters(ctx context.Context, first, last string, count int) ([]RawEntry, error) {
-	return g.shard.rangeOf(ctx, g.shard.Keys.Dead(g.name), first, last, count)
+	return g.shard.pacedRange(ctx, g.shard.Keys.Dead(g.name), first, last, count)
 }
 
 // CountLetters returns the number of a sink's dead letters on a shard.
@@ -86,10 +86,10 @@ func (g Group) CountLetters(ctx context.Context) (int64, error) {
 // ResolvedLetters returns a sink's resolved letters on a shard; see Range for first and last. Each has the fields
 // letter, decision, by, why and resolved, then the fields of the dead letter.
 func (g Group) ResolvedLetters(ctx context.Context, first, last string, count int) ([]RawEntry, error) {
-	return g.shard.rangeOf(ctx, g.shard.Keys.ResolvedLetters(g.name), first, last, count)
+	return g.shard.pacedRange(ctx, g.shard.Keys.ResolvedLetters(g.name), first, last, count)
 }
 
-func (k *Shard) rangeOf(ctx context.Context, key, first, last string, count int) (list []RawEntry, err error) {
+func (k *Shard) pacedRange(ctx context.Context, key, first, last string, count int) (list []RawEntry, err error) {
 	err = k.state.pace.page(ctx, func() (err error) {
 		list, err = askRange(ctx, k.rdb, key, first, last, count)()
 		return err

@@ -16,6 +16,7 @@ const (
 	scannedFields = 250
 	listedPackets = 5_000
 	entriesPage   = 100
+	urgentPage    = 500 // of entries, for deliveries and restores
 )
 
 // scan calls fn for each field of a hash. It may call fn twice for a field. If fn fails, scan stops and returns fn's

@@ -77,9 +77,9 @@ func (k *Shard) newEntries(cmd *redis.Cmd, group string) ([]RawEntry, error) {
 }
 
 // Range returns up to count of the shard's entries from first to last, both included. first and last are ids as in
-// XRANGE: "-" and "+" are the ends, and "(" before an id excludes it.
+// XRANGE: "-" and "+" are the ends, and "(" before an id excludes it. Range keeps the pace of long reads.
 func (k *Shard) Range(ctx context.Context, first, last string, count int) ([]RawEntry, error) {
-	return k.rangeOf(ctx, k.Keys.Events(), first, last, count)
+	return k.pacedRange(ctx, k.Keys.Events(), first, last, count)
 }
 
 // Entries returns all decoded entries of a shard from first to last, both included. It omits unreadable entries.
@@ -104,7 +104,7 @@ func (k *Shard) Entries(ctx context.Context, first, last string) ([]stream.Entry
 // rangeAll returns all entries from first to last. It reads them in pages.
 func (k *Shard) rangeAll(ctx context.Context, first, last string) ([]RawEntry, error) {
 	var all []RawEntry
-	for page, err := range k.Pages(ctx, first, last) {
+	for page, err := range k.pages(ctx, first, last) {
 		if err != nil {
 			return nil, err
 		}
@@ -116,10 +116,14 @@ func (k *Shard) rangeAll(ctx context.Context, first, last string) ([]RawEntry, e
 // Pages returns the pages of a stream. It calls read for each page, with the id to start at. It ends after an error
 // or a page that is not full. The first page may be empty.
 func Pages(first string, read func(first string, count int) ([]RawEntry, error)) iter.Seq2[[]RawEntry, error] {
+	return pagesOf(entriesPage, first, read)
+}
+
+func pagesOf(size int, first string, read func(first string, count int) ([]RawEntry, error)) iter.Seq2[[]RawEntry, error] {
 	return func(yield func([]RawEntry, error) bool) {
 		for {
-			page, err := read(first, entriesPage)
-			if !yield(page, err) || err != nil || len(page) < entriesPage {
+			page, err := read(first, size)
+			if !yield(page, err) || err != nil || len(page) < size {
 				return
 			}
 			first = "(" + page[len(page)-1].ID
@@ -130,6 +134,13 @@ func Pages(first string, read func(first string, count int) ([]RawEntry, error))
 // Pages returns the shard's entries from first to last, both included, see Range.
 func (k *Shard) Pages(ctx context.Context, first, last string) iter.Seq2[[]RawEntry, error] {
 	return Pages(first, func(first string, count int) ([]RawEntry, error) { return k.Range(ctx, first, last, count) })
+}
+
+// pages is Pages for deliveries and restores, which are urgent: its pages are larger, and without rests.
+func (k *Shard) pages(ctx context.Context, first, last string) iter.Seq2[[]RawEntry, error] {
+	return pagesOf(urgentPage, first, func(first string, count int) ([]RawEntry, error) {
+		return askRange(ctx, k.rdb, k.Keys.Events(), first, last, count)()
+	})
 }
 
 // LastID returns the ID of the stream's last entry, "" if the stream is empty.
@@ -264,7 +275,7 @@ func rawEntries(list []any, attempt int64) ([]RawEntry, error) {
 // in the stream.
 func (k *Shard) EntryOf(ctx context.Context, seq int64, decided time.Time) (stream.Entry, bool, error) {
 	// The id of an entry has the time of its decision, or a later time if the clock went back.
-	for raw, err := range k.Pages(ctx, strconv.FormatInt(decided.UnixMilli(), 10), "+") {
+	for raw, err := range k.pages(ctx, strconv.FormatInt(decided.UnixMilli(), 10), "+") {
 		if err != nil {
 			return stream.Entry{}, false, err
 		}
