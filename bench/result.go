@@ -123,12 +123,16 @@ func (r *Result) inTurn(ctx context.Context, rounds int, baseline, ours func(con
 	return nil
 }
 
-// inTurn runs several functions alternately, and returns the figures of each function in the order of the rounds.
+// inTurn runs several functions alternately, and returns the figures of each function in the order of the rounds. Every
+// second round has the reverse order, so that none always finds what another one leaves.
 func inTurn(ctx context.Context, rounds int, kinds ...func(context.Context) (float64, error)) ([][]float64, error) {
 	all := make([][]float64, len(kinds))
-	for range rounds {
-		for i, run := range kinds {
-			var v float64
+	for round := range rounds {
+		for i := range kinds {
+			if round%2 == 1 {
+				i = len(kinds) - 1 - i
+			}
+			run, v := kinds[i], 0.0
 			err := labelled(ctx, "kind"+strconv.Itoa(i+1), func(ctx context.Context) (err error) {
 				v, err = run(ctx)
 				return err
