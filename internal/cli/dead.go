@@ -81,13 +81,13 @@ func writeLetters(w io.Writer, p *deliveries.LetterPage) error {
 		if g := l.Grant; g != nil {
 			event, who, amount = g.EventID(), g.Campaign+"\t"+g.User, money.Text(g.Amount, g.Currency)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%.120q\n", l.ID, event, who, amount, l.Class, l.Attempts,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%.300q\n", l.ID, event, who, amount, l.Class, l.Attempts,
 			l.Last.Format(time.RFC3339), l.Reason)
 	}
 	if p.Next != "" {
 		fmt.Fprintf(t, "next: --after %s\n", p.Next)
 	}
-	if slices.ContainsFunc(p.Letters, func(l model.Letter) bool { return l.Class == "conflict" }) {
+	if slices.ContainsFunc(model.GroupLetters(p.Letters), func(g model.LetterGroup) bool { return deliveries.Doubtful(&g) }) {
 		fmt.Fprintln(t, "Class conflict: do not drop a credit in doubt. `hongbao dead show LETTER` prints the whole reason; see "+
 			"docs/remote-balance.md#when-a-person-has-to-decide.")
 	}
@@ -119,7 +119,7 @@ const countFirst = "With filters, begin with --dry-run: it prints the number of 
 
 // lettersCmd adds flags and the run function to the command requeue or drop. The flags set the fields of in, and do
 // makes the decision.
-func lettersCmd(cmd *cobra.Command, in *ops.Letters,
+func lettersCmd(cmd *cobra.Command, in *ops.Letters, does func(groups []model.LetterGroup) []model.Sentence,
 	do func(ctx context.Context, o ops.Operations) (*model.LetterReport, error)) *cobra.Command {
 	flags := cmd.Flags()
 	times := addFilter(flags, &in.LetterFilter)
@@ -145,7 +145,10 @@ func lettersCmd(cmd *cobra.Command, in *ops.Letters,
 				return err
 			}
 			printed := printAnswer(cmd, report, func(w io.Writer) error {
-				if err := report.Write(w); err != nil || !in.DryRun || in.Letter != "" {
+				if err := report.Write(w); err != nil || !in.DryRun {
+					return err
+				}
+				if err := writeWhat(cmd.Context(), w, o, in, does); err != nil || in.Letter != "" {
 					return err
 				}
 				_, err := fmt.Fprintf(w, "Run it with --expect %d and without --dry-run to decide them.\n", report.Matched)
@@ -157,6 +160,37 @@ func lettersCmd(cmd *cobra.Command, in *ops.Letters,
 	return cmd
 }
 
+// writeWhat prints what a requeue or a drop does with the selected letters. It reads as many as a page has.
+func writeWhat(ctx context.Context, w io.Writer, o ops.Operations, in *ops.Letters,
+	does func(groups []model.LetterGroup) []model.Sentence) error {
+	var page deliveries.LetterPage
+	var err error
+	if in.Letter == "" {
+		page, err = o.ListLetters(ctx, ops.LetterList{LetterFilter: in.LetterFilter, After: in.After, Limit: model.MaxLetters})
+	}
+	for id := range strings.SplitSeq(in.Letter, ",") {
+		if err != nil || id == "" {
+			break
+		}
+		var l model.Letter
+		l, err = o.ShowLetter(ctx, id)
+		page.Letters = append(page.Letters, l)
+	}
+	if err != nil || len(page.Letters) == 0 {
+		return err
+	}
+	say := does(model.GroupLetters(page.Letters))
+	if page.Next != "" {
+		say = append(say, model.Say("There are more letters: these are the first %d.", len(page.Letters)))
+	}
+	for _, text := range say {
+		if _, err := fmt.Fprintln(w, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func deadRequeueCmd() *cobra.Command {
 	in := ops.Requeue{Patience: time.Minute}
 	cmd := lettersCmd(&cobra.Command{
@@ -166,7 +200,7 @@ func deadRequeueCmd() *cobra.Command {
 			"nothing twice. If the sink refuses a letter again, it remains a dead letter.\n\n" + countFirst,
 		Example: "  hongbao dead requeue --sink kafka --class permanent --by ann --why \"topic takes 2 MB now\" --dry-run\n" +
 			"  hongbao dead requeue kafka/0/1771358400000-0 --by ann --why \"topic takes 2 MB now\"",
-	}, &in.Letters, func(ctx context.Context, o ops.Operations) (*model.LetterReport, error) {
+	}, &in.Letters, deliveries.WhatRequeueDoes, func(ctx context.Context, o ops.Operations) (*model.LetterReport, error) {
 		return o.RequeueLetters(ctx, in)
 	})
 	cmd.Flags().Float64Var(&in.Rate, "rate", 0, "the most grants per second; 0 for the sink's own limit")
@@ -181,7 +215,7 @@ func deadDropCmd() *cobra.Command {
 		Long: "Resolves the letters without delivering them. Redis stores them complete, with --by and --why. The\n" +
 			"audit lists their grants as not delivered by a person's decision.\n\n" + countFirst,
 		Example: "  hongbao dead drop kafka/0/1771358400123-0 --by ann --why \"a test entry written by hand\"",
-	}, &in, func(ctx context.Context, o ops.Operations) (*model.LetterReport, error) {
+	}, &in, deliveries.WhatDropDoes, func(ctx context.Context, o ops.Operations) (*model.LetterReport, error) {
 		return o.DropLetters(ctx, in)
 	})
 }

@@ -100,7 +100,14 @@ func TestDeadLetters(t *testing.T) {
 
 	who := []string{"--by", "ann", "--why", "the account is open again"}
 	require.Contains(t, d.ok(append([]string{"dead", "requeue", "--class", "permanent", "--dry-run"}, who...)...),
-		"4 letters would be requeued.\nRun it with --expect 4 and without --dry-run to decide them")
+		"4 letters would be requeued.\nHongbao tries again to pay these grants. What the ledger has is not paid again.\n"+
+			"If you have paid a user in another way, drop that letter: a requeue can pay again.\n"+
+			"A letter that its sink refuses again stays.\nRun it with --expect 4 and without --dry-run to decide them")
+	for _, pick := range [][]string{{"--class", "permanent"}, {first.ID}} {
+		out := d.ok(append(append([]string{"dead", "drop", "--dry-run"}, pick...), who...)...)
+		require.Contains(t, out, "Hongbao never pays these grants. Their money stays with the campaign, and its refund returns it to "+
+			"the sponsor. That refund needs --missing on the command line.\nThis can't be undone.\n")
+	}
 	require.Contains(t, d.ok(append([]string{"dead", "requeue", "--class", "permanent", "--after", page.Next, "--dry-run"},
 		who...)...), "1 letter would be requeued")
 	d.refused(2, append([]string{"dead", "requeue", first.ID, "--after", page.Next}, who...), "--after is for filters or all")

@@ -52,11 +52,6 @@ func groupViews(found *model.LetterGroups, f model.LetterFilter, sinks []deliver
 	return list
 }
 
-// doubtful reports whether a remote balance system may have paid the grants of a group.
-func doubtful(g *model.LetterGroup) bool {
-	return g.Sink == configs.SinkBalance && g.Class == hongbao.ClassConflict.String() && !g.Whole
-}
-
 func later(g *letterGroup) int {
 	if g.Sink == configs.SinkBalance {
 		return 0
@@ -71,7 +66,7 @@ func (g *letterGroup) advise(s *deliveries.SinkStatus) {
 	case g.Whole:
 		say(model.Say("There is nothing to deliver: workers can't read these entries, or no grab wrote them."),
 			model.Say("Find out who can write to Redis, then drop them."))
-	case doubtful(&g.LetterGroup):
+	case deliveries.Doubtful(&g.LetterGroup):
 		say(model.Say("A remote balance system may have booked these credits. Ask its owners first, then confirm each one."))
 		g.Do = "hongbao dead confirm"
 	case g.Class == hongbao.ClassConflict.String() && g.Sink == configs.SinkKafka:
@@ -124,7 +119,7 @@ func judgeLetters(found *model.LetterGroups) lettersJudgement {
 		default:
 			payments += g.Letters
 			sums.AddAll(g.Sums)
-			if doubtful(g) {
+			if deliveries.Doubtful(g) {
 				doubts += g.Letters
 			}
 		}
@@ -153,70 +148,4 @@ func judgeLetters(found *model.LetterGroups) lettersJudgement {
 		j.More = append(j.More, model.Say("There are more letters: these are the first %d.", found.Letters))
 	}
 	return j
-}
-
-// sinksOf returns the sinks of the groups that have grants, payments first, and how many letters have none.
-func sinksOf(groups []model.LetterGroup) (sinks []string, whole int64) {
-	for i := range groups {
-		switch g := &groups[i]; {
-		case g.Whole:
-			whole += g.Letters
-		case slices.Contains(sinks, g.Sink):
-		case g.Sink == configs.SinkBalance:
-			sinks = slices.Insert(sinks, 0, g.Sink)
-		default:
-			sinks = append(sinks, g.Sink)
-		}
-	}
-	return sinks, whole
-}
-
-// whatRequeueDoes says what a requeue of letters does.
-func whatRequeueDoes(groups []model.LetterGroup) (say []model.Sentence) {
-	sinks, whole := sinksOf(groups)
-	for _, sink := range sinks {
-		switch sink {
-		case configs.SinkBalance:
-			say = append(say, model.Say("Hongbao tries again to pay these grants. What the ledger has is not paid again."),
-				model.Say("If you have paid a user in another way, drop that letter: a requeue can pay again."))
-		case configs.SinkKafka:
-			say = append(say, model.Say("The topic gets these grants. What it has already is not published again."))
-		default:
-			say = append(say, model.Say("Sink %s gets these grants. It may have got some of them before.", sink))
-		}
-	}
-	if whole > 0 {
-		say = append(say, model.Say("%d entries have nothing to deliver: they stay until they are dropped.", whole))
-	}
-	return append(say, model.Say("A letter that its sink refuses again stays."))
-}
-
-// whatDropDoes says what a drop of letters does to the money and to readers.
-func whatDropDoes(groups []model.LetterGroup) (say []model.Sentence) {
-	var doubts int64
-	for i := range groups {
-		if doubtful(&groups[i]) {
-			doubts += groups[i].Letters
-		}
-	}
-	sinks, whole := sinksOf(groups)
-	for _, sink := range sinks {
-		switch sink {
-		case configs.SinkBalance:
-			say = append(say, model.Say("Hongbao never pays these grants. Their money stays with the campaign, and its refund returns it to the sponsor. "+
-				"That refund needs %s on the command line.", "--missing"))
-		case configs.SinkKafka:
-			say = append(say, model.Say("The topic never gets these grants. Payments do not depend on it."))
-		default:
-			say = append(say, model.Say("Sink %s never gets these grants. Payments do not depend on it.", sink))
-		}
-	}
-	if whole > 0 {
-		say = append(say, model.Say("%d entries have nothing to deliver: a drop only removes them.", whole))
-	}
-	if doubts > 0 {
-		say = append(say, model.Say("A remote balance system may have paid %d of them. Ask its owners first: a drop returns the money to the "+
-			"sponsor, also if the user has it.", doubts))
-	}
-	return append(say, model.Say("This can't be undone."))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
+	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/ops/jobs"
 )
 
@@ -130,8 +131,8 @@ func (c *Console) letter(w http.ResponseWriter, r *http.Request, who *access.Cal
 		return
 	}
 	groups := model.GroupLetters([]model.Letter{l})
-	v := oneLetter{titles: c.titlesOf(r.Context(), l.Campaign()), Letter: l, To: deliveryTo(l.Sink), Requeue: whatRequeueDoes(groups),
-		Drop: whatDropDoes(groups)}
+	v := oneLetter{titles: c.titlesOf(r.Context(), l.Campaign()), Letter: l, To: deliveryTo(l.Sink), Requeue: deliveries.WhatRequeueDoes(groups),
+		Drop: deliveries.WhatDropDoes(groups)}
 	c.show(w, r, http.StatusOK, "letter", page{Title: model.Say("Dead letter"), Own: true, Caller: who, View: &v})
 }
 
@@ -183,9 +184,9 @@ func (c *Console) confirmLetters(a access.Action) handler {
 			v.Sums.AddAll(v.Groups[i].Sums)
 		}
 		v.titles = c.titlesOf(r.Context(), ids...)
-		title, does := model.Say("Requeue %d dead letters", v.LetterGroups.Letters), whatRequeueDoes
+		title, does := model.Say("Requeue %d dead letters", v.LetterGroups.Letters), deliveries.WhatRequeueDoes
 		if v.Drop {
-			title, does = model.Say("Drop %d dead letters", v.LetterGroups.Letters), whatDropDoes
+			title, does = model.Say("Drop %d dead letters", v.LetterGroups.Letters), deliveries.WhatDropDoes
 		}
 		v.What = does(v.Groups)
 		c.show(w, r, http.StatusOK, "letters-form", page{Title: title, Caller: who, View: &v})

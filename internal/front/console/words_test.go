@@ -28,7 +28,7 @@ func TestEveryMessageHasBothLanguages(t *testing.T) {
 	t.Parallel()
 	used := map[string]string{} // a message, and where it is
 	inTemplates(t, used)
-	for _, folder := range []string{".", "../../ops/pages", "../../ops/campaigns", "../../ops", "../../ops/jobs"} {
+	for _, folder := range []string{".", "../../ops/pages", "../../ops/campaigns", "../../ops", "../../ops/jobs", "../../ops/deliveries"} {
 		inGo(t, folder, used)
 	}
 	for _, r := range access.Rules() {
