@@ -174,6 +174,8 @@ func perSecond(rate *float64) string {
 	return money.Count(int64(*rate+0.5)) + " a second"
 }
 
+func (w *watchedCampaign) news() string { return w.line() }
+
 func (w *watchedCampaign) line() string {
 	parts := []string{fmt.Sprintf("%s %s: %s of %s granted", w.Campaign, w.State, money.Count(w.Granted), money.Count(w.Packets))}
 	if w.Rate != nil {

@@ -14,7 +14,7 @@ import (
 var lines = map[string]struct{ server, args string }{
 	"init":    {"redis", ""},
 	"recover": {"redis", ""},
-	"version": {}, "doctor": {}, "health": {"", "serve"}, "demo": {}, "dev": {},
+	"version": {}, "man": {}, "doctor": {}, "health": {"", "serve"}, "demo": {}, "dev": {},
 	"config check": {}, "campaign plan": {}, "campaign verify": {},
 	"campaign create": {"ledger", "configs/campaign.yaml"}, "campaign list": {"ledger", ""},
 	"campaign reveal": {"ledger", "rain"},

@@ -72,6 +72,7 @@ var exampleSpecs = []exampleSpec{
 	{command: "init", says: "founded before"},
 	{command: "recover", codes: []int{0, 2}},
 	{command: "version"},
+	{command: "man", says: "manual pages written to man1"},
 	{command: "demo"},
 	{command: "dev", until: "hb_", before: func(s *exampleEnv) {
 		s.words["hongbao dev"], s.words["127.0.0.1:9000"] = "hongbao dev --listen 127.0.0.1:0", "127.0.0.1:0"

@@ -161,7 +161,8 @@ func TestInterruptEndsTheWaitForInput(t *testing.T) {
 func TestUnknownCommandsAreSuggested(t *testing.T) {
 	t.Parallel()
 	for typed, meant := range map[string]string{"audti": "audit", "cmapaign": "campaign", "campaign crate": "create",
-		"dead requeu": "requeue"} {
+		"dead requeu": "requeue", "sink status": "list", "dead ls": "list", "sink rm": "remove", "key delete": "revoke",
+		"campaign status": "show"} {
 		r := runProgram(t, nil, strings.Fields(typed)...)
 		require.Equal(t, 2, r.code)
 		require.Contains(t, r.err, "did you mean "+meant+"?", typed)
@@ -194,4 +195,18 @@ func oneDocument(t *testing.T, what, text string) {
 		}
 	}
 	walk(doc)
+}
+
+// Each of several errors begins a line with the name of the program. An error that wraps several others stays one text.
+func TestEachErrorBeginsALine(t *testing.T) {
+	t.Parallel()
+	first, second := errors.New("export rain: not over"), errors.New("export drizzle: not over")
+	for want, err := range map[string]error{
+		"hongbao: export rain: not over\nhongbao: export drizzle: not over\n": errors.Join(nil, errors.Join(first), second),
+		"hongbao: both: export rain: not over, export drizzle: not over\n":    fmt.Errorf("both: %w, %w", first, second),
+	} {
+		var out strings.Builder
+		printError(t.Context(), &out, root(), err)
+		require.Equal(t, want, out.String())
+	}
 }

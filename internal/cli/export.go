@@ -24,7 +24,9 @@ func exportCmd() *cobra.Command {
 		Long: "Writes the ledger's movements on a day to CAMPAIGN-DAY.csv, a line for each grant, funding, refund\n" +
 			"and payment from the reserve, and prints the sums. The day begins and ends in the campaign's time\n" +
 			"zone. The command writes a file completely or not at all. It refuses a day that may get more lines.\n" +
-			"With --unfinished it writes such a day to CAMPAIGN-DAY.unfinished.csv.",
+			"With --unfinished it writes such a day to CAMPAIGN-DAY.unfinished.csv.\n" +
+			"Without it the exit code is then 4: run the command again later. With --json the answer has the\n" +
+			"SHA-256 of each file. The columns: docs/reconciliation.md.",
 		Example: "  hongbao export --day 2026-02-18\n" +
 			"  hongbao export --day 2026-02-18 --campaign spring-rain --dir /srv/reports --unfinished",
 		Args: exactly(0, "no arguments"),

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +18,9 @@ func TestManualPages(t *testing.T) {
 	for _, folder := range []string{dir, again} {
 		r := runProgram(t, []string{"SOURCE_DATE_EPOCH=1771358400"}, "man", folder)
 		require.Zero(t, r.code, r.err)
-		require.Empty(t, r.out)
+		pages, err := filepath.Glob(filepath.Join(folder, "*.1"))
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf("%d manual pages written to %s\n", len(pages), folder), r.out)
 	}
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -42,6 +45,7 @@ func TestManualPages(t *testing.T) {
 		}
 	}
 	walk(root())
+	require.Contains(t, runProgram(t, nil, "--help").out, "Write a manual page of each command")
 	page, err := os.ReadFile(filepath.Join(dir, "hongbao-sink-limit.1"))
 	require.NoError(t, err)
 	require.Contains(t, string(page), `\fB--rate\fP`)

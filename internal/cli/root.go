@@ -127,9 +127,16 @@ func with(cmd *cobra.Command, n app.Needs, do func(a *app.App) error) error {
 func family(use, short, long string, members ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: subcommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	for _, m := range members {
+		m.SuggestFor = synonyms[m.Name()]
+	}
 	cmd.AddCommand(members...)
 	return cmd
 }
+
+// synonyms are words for which a family suggests its command.
+var synonyms = map[string][]string{"list": {"status", "show", "ls"}, "show": {"status"}, "remove": {"rm", "delete"},
+	"drop": {"rm", "remove", "delete"}, "revoke": {"rm", "remove", "delete"}}
 
 // subcommand checks the arguments of a command that has only subcommands.
 func subcommand(cmd *cobra.Command, args []string) error {

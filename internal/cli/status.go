@@ -27,7 +27,8 @@ func statusCmd() *cobra.Command {
 			"than a day ago and that are not refunded, and the events that a sink does not owe: those before it was\n" +
 			"added, and those between its removal and its return. It only reads. The exit code is 3 if grants wait\n" +
 			"for a sink without a live worker. With --watch the tables are shown in place on a terminal, and else a\n" +
-			"line for each change, until Ctrl-C; the exit code is then 0.",
+			"line for each change, until Ctrl-C; the exit code is then 0. If only the number of waiting grants changes,\n" +
+			"the next line comes after ten seconds.",
 		Example: "  hongbao status\n  hongbao status --json", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkInterval(every); err != nil {
@@ -64,13 +65,27 @@ type watchedStatus struct{ *deliveries.Status }
 
 func (watchedStatus) zone() *time.Location { return time.UTC }
 
-func (s watchedStatus) screen(w io.Writer) error { return writeStatus(w, s.Status) }
+func (s watchedStatus) screen(w io.Writer) error {
+	if _, err := fmt.Fprintln(w, s.line()); err != nil {
+		return err
+	}
+	return writeStatus(w, s.Status)
+}
 
-func (s watchedStatus) line() string {
+// line returns the state and the numbers of each sink.
+func (s watchedStatus) line() string { return s.text(true) }
+
+// news leaves out how many grants wait: that number differs at nearly every reading while users grab.
+func (s watchedStatus) news() string { return s.text(false) }
+
+func (s watchedStatus) text(waiting bool) string {
 	var parts []string
 	for i := range s.Sinks {
 		x := &s.Sinks[i]
-		text := fmt.Sprintf("%s %s, %s waiting", x.Sink, strings.ReplaceAll(string(x.State), "_", " "), money.Count(x.Waiting))
+		text := x.Sink + " " + strings.ReplaceAll(string(x.State), "_", " ")
+		if waiting {
+			text += ", " + money.Count(x.Waiting) + " waiting"
+		}
 		if x.Parked > 0 {
 			text += ", " + money.Count(x.Parked) + " parked"
 		}

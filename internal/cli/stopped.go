@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -40,8 +41,27 @@ func printError(ctx context.Context, w io.Writer, cmd *cobra.Command, err error)
 		}
 		err = fmt.Errorf("%s: %w; %s", name, context.Cause(ctx), then)
 	}
-	fmt.Fprintln(w, "hongbao:", err)
+	for _, part := range joined(err) {
+		fmt.Fprintln(w, "hongbao:", part)
+	}
 	if ops.IsFrozen(err) && !strings.Contains(err.Error(), "hongbao recover") {
 		fmt.Fprintln(w, "hongbao: `hongbao recover` shows why the shard is frozen, and what opens it")
 	}
+}
+
+// joined returns the errors that errors.Join has put together, each of which begins a line.
+func joined(err error) []error {
+	list, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // a wrapped list has one text
+	if !ok {
+		return []error{err}
+	}
+	parts := list.Unwrap()
+	if err.Error() != errors.Join(parts...).Error() {
+		return []error{err} // fmt.Errorf with several %w
+	}
+	var all []error
+	for _, part := range parts {
+		all = append(all, joined(part)...)
+	}
+	return all
 }

@@ -19,11 +19,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// The limits of --interval, and the time of one reading.
+// The limits of --interval, the time of one reading, and the time between lines without news.
 const (
 	minInterval = 200 * time.Millisecond
 	maxInterval = time.Hour
 	readingTime = 10 * time.Second
+	slowNews    = 10 * time.Second
 )
 
 // reading is one answer of a command that watches.
@@ -32,6 +33,8 @@ type reading interface {
 	screen(w io.Writer) error
 	// line is the answer in one line, for pipes and files.
 	line() string
+	// news is the part of the line whose changes are printed at once. Other changes wait for slowNews.
+	news() string
 	// zone is the time zone of the line's time.
 	zone() *time.Location
 }
@@ -59,6 +62,8 @@ type watcher struct {
 
 	drawn int    // lines that are on the terminal
 	last  string // the last line
+	news  string // what was news in it
+	at    time.Time
 }
 
 func newWatcher(cmd *cobra.Command, every time.Duration) *watcher {
@@ -119,7 +124,7 @@ func (w *watcher) show(r reading, wrong string) error {
 	case w.size != nil:
 		return w.draw(r, wrong)
 	case wrong != "":
-		return w.print(r, wrong)
+		return w.print(r, wrong, wrong)
 	case w.json:
 		line := r.line()
 		if line == w.last {
@@ -128,15 +133,15 @@ func (w *watcher) show(r reading, wrong string) error {
 		w.last = line
 		return answers.Write(w.out, r, "")
 	}
-	return w.print(r, r.line())
+	return w.print(r, r.line(), r.news())
 }
 
-// print prints a line unless it repeats the last one.
-func (w *watcher) print(r reading, line string) error {
-	if line == w.last || w.json {
+// print prints a line unless it repeats the last one, or has no news and the last one is not old enough.
+func (w *watcher) print(r reading, line, news string) error {
+	if line == w.last || w.json || news == w.news && w.now().Sub(w.at) < slowNews {
 		return nil
 	}
-	w.last = line
+	w.last, w.news, w.at = line, news, w.now()
 	_, err := fmt.Fprintf(plain{w: w.out}, "%s %s\n", w.now().In(r.zone()).Format(time.RFC3339), line)
 	return err
 }
@@ -185,6 +190,6 @@ func (w *watcher) end(r reading, begin time.Time) error {
 			return err
 		}
 	}
-	w.last = ""
-	return w.print(r, fmt.Sprintf("ended after %s: %s", w.now().Sub(begin).Round(time.Second), r.line()))
+	line := fmt.Sprintf("ended after %s: %s", w.now().Sub(begin).Round(time.Second), r.line())
+	return w.print(r, line, line)
 }

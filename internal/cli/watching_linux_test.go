@@ -28,6 +28,7 @@ func TestWatchOnARealTerminal(t *testing.T) {
 				require.Regexp(t, `20\S+ ended after \d+s: `, c.ends(0))
 			}
 			require.NotContains(t, status.Out.String(), "\x1b[3")
+			require.Regexp(t, `\r\x1b\[Jbalance no worker, 1 waiting\r?\n`, status.Out.String())
 			frames, _, _ := strings.Cut(campaign.Out.String(), "ended after")
 			fits(t, columns, frames)
 		})

@@ -29,7 +29,13 @@ func (c count) screen(w io.Writer) error {
 	}
 	return t.Flush()
 }
-func (c count) line() string       { return fmt.Sprintf("%d granted", c.N) }
+func (c count) line() string { return fmt.Sprintf("%d granted", c.N) }
+func (c count) news() string {
+	if c.lines == 0 {
+		return "the same"
+	}
+	return c.line()
+}
 func (count) zone() *time.Location { return time.UTC }
 
 // watched runs a watcher until the readings are used up, and returns its output. A reading is a number or an error.
@@ -50,7 +56,11 @@ func watched(t *testing.T, w *watcher, readings ...any) (string, error) {
 				return nil, err
 			}
 			n, _ := r.(int)
-			return count{n, 3}, nil
+			lines := 3
+			if n > 100 {
+				lines = 0
+			}
+			return count{n % 100, lines}, nil
 		})
 	})
 	return out.String(), err
@@ -73,6 +83,20 @@ func TestWatchIntoAPipe(t *testing.T) {
 	out, err = watched(t, &watcher{json: true}, 1, 1, down, 2)
 	require.NoError(t, err)
 	require.Equal(t, "{\"n\":1}\n{\"n\":2}\n", out)
+}
+
+// A change without news waits until ten seconds after the last line. News, such as an outage, do not wait.
+func TestWatchWithoutNewsWaits(t *testing.T) {
+	t.Parallel()
+	down := hongbao.Outagef(hongbao.ClassTransient, "redis is down")
+	out, err := watched(t, &watcher{}, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, down, 113)
+	require.NoError(t, err)
+	require.Equal(t, `2000-01-01T00:00:00Z 1 granted
+2000-01-01T00:00:10Z 11 granted
+2000-01-01T00:00:12Z no answer: redis is down
+2000-01-01T00:00:13Z 13 granted
+2000-01-01T00:00:13Z ended after 14s: 13 granted
+`, out)
 }
 
 // An error that a retry does not help ends it, and so does any error before the first answer.
