@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -68,7 +69,12 @@ func TestDevFaults(t *testing.T) {
 	d := startDev(t, []string{"TMPDIR=" + tmp}, "--crowd", "100")
 	d.shell(d.printed()[0])
 	require.Contains(t, d.shell(d.printed()[5]), "agrees", "the workers have connected to Kafka")
-	d.press("cut-kafka")
+	require.Contains(t, d.Out.String(), "Keys need a terminal")
+	guide, err := os.ReadFile("../../docs/dev.md")
+	require.NoError(t, err)
+	line := regexp.MustCompile(`(?m)^    (curl .+/faults/cut-kafka")$`).FindStringSubmatch(string(guide))
+	require.NotNil(t, line)
+	d.shell(fmt.Sprintf("KEY=%s CONSOLE=%s; %s", d.Key, d.Console, line[1]))
 	d.waitForOutput(`Kafka is cut off: [1-9]\d* connections closed`)
 	testkit.Eventually(t, time.Minute, func() bool { return d.waits("kafka") > 100 && d.waits("balance") < 100 },
 		"grants are paid while they wait for Kafka")

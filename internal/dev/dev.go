@@ -209,6 +209,8 @@ func (d *Dev) ready(ctx context.Context, on *serving, end func()) (err error) {
 	}
 	if d.In != nil {
 		both.Go(func() { (&keys{say: d.say, faults: on.faults, link: d.links.next}).run(ctx, d.In) })
+	} else {
+		d.say(noKeys)
 	}
 	<-ctx.Done()
 	both.Wait()

@@ -14,6 +14,9 @@ import (
 const keysHelp = "Type k, r, c or l and Enter: kill a worker, cut off Redis or restore it, cut off Kafka or restore it, lose " +
 	"answers; o: another log-in link"
 
+const noKeys = "Keys need a terminal, and standard input is none: to break something use the page of faults, or curl as in " +
+	"docs/dev.md#break-something"
+
 // linkKey prints another log-in link.
 const linkKey = "o"
 
