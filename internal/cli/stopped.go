@@ -51,7 +51,7 @@ func printError(ctx context.Context, w io.Writer, cmd *cobra.Command, err error)
 
 // joined returns the errors that errors.Join has put together, each of which begins a line.
 func joined(err error) []error {
-	list, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // a wrapped list has one text
+	list, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return []error{err}
 	}
