@@ -11,10 +11,9 @@ ROUNDS ?= 5
 SEED ?= 0
 SERVER ?=
 TIMEOUT ?= 20m
-# The longest packages, and those that mostly wait, in the order in which they start. So the waits overlap with work.
-LONGEST := ./internal/cli ./test ./internal/app ./internal/front/control ./internal/front/serve ./internal/ops/deliveries \
-	./internal/store/load ./subscriber ./internal/testkit ./internal/base/metrics/mixin ./internal/ledger ./internal/store \
-	./internal/operate/recovery ./internal/operate/restore ./internal/sinks/publish ./consumer ./producer ./internal/simulation
+# The longest packages, which start first.
+LONGEST := ./internal/cli ./test ./internal/ledger ./internal/store ./internal/operate/recovery ./internal/operate/restore \
+	./internal/sinks/publish ./consumer ./producer ./internal/simulation
 GOLANGCI_VERSION := v2.15.0
 
 GORELEASER_VERSION := v2.16.0
