@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -165,18 +164,18 @@ func (b *controlBench) row(ctx context.Context, o options) (Result, error) {
 				return 0, err
 			}
 			defer func() { err = errors.Join(err, end()) }()
-			before, err := b.redisTime(ctx)
+			before, err := b.fixture.cpu(ctx)
 			if err != nil {
 				return 0, err
 			}
 			if err := b.rain(ctx, load); err != nil {
 				return 0, err
 			}
-			after, err := b.redisTime(ctx)
+			after, err := b.fixture.cpu(ctx)
 			if err != nil {
 				return 0, err
 			}
-			redis[i] = append(redis[i], 1e6*(after-before)/float64(load.n()))
+			redis[i] = append(redis[i], (after.process-before.process)/float64(load.n()))
 			all[i].Merge(load.hist)
 			return p(load.hist, 99), nil
 		}
@@ -202,17 +201,6 @@ func (b *controlBench) row(ctx context.Context, o options) (Result, error) {
 		warmFor)
 	res.HowBaseline = "the same rain without control"
 	return res, err
-}
-
-// redisTime returns how much processor time Redis has used, in seconds.
-func (b *controlBench) redisTime(ctx context.Context) (float64, error) {
-	info, err := b.fixture.rdb.InfoMap(ctx, "cpu").Result()
-	if err != nil {
-		return 0, fmt.Errorf("read the processor time of Redis: %w", err)
-	}
-	user, err1 := strconv.ParseFloat(info["CPU"]["used_cpu_user"], 64)
-	system, err2 := strconv.ParseFloat(info["CPU"]["used_cpu_sys"], 64)
-	return user + system, errors.Join(err1, err2)
 }
 
 // rain lets a crowd grab all packets of a new campaign. It waits until the ledger has all of them, so that the next round

@@ -160,28 +160,31 @@ func lettersCmd(cmd *cobra.Command, in *ops.Letters, does func(groups []model.Le
 	return cmd
 }
 
+// lettersOf returns the first page of the selected letters.
+func lettersOf(ctx context.Context, o ops.Operations, in *ops.Letters) (page deliveries.LetterPage, err error) {
+	if in.Letter == "" {
+		return o.ListLetters(ctx, ops.LetterList{LetterFilter: in.LetterFilter, After: in.After, Limit: model.MaxLetters})
+	}
+	for _, id := range in.IDs() {
+		l, err := o.ShowLetter(ctx, id)
+		if err != nil {
+			return page, err
+		}
+		page.Letters = append(page.Letters, l)
+	}
+	return page, nil
+}
+
 // writeWhat prints what a requeue or a drop does with the selected letters. It reads as many as a page has.
 func writeWhat(ctx context.Context, w io.Writer, o ops.Operations, in *ops.Letters,
 	does func(groups []model.LetterGroup) []model.Sentence) error {
-	var page deliveries.LetterPage
-	var err error
-	if in.Letter == "" {
-		page, err = o.ListLetters(ctx, ops.LetterList{LetterFilter: in.LetterFilter, After: in.After, Limit: model.MaxLetters})
-	}
-	for id := range strings.SplitSeq(in.Letter, ",") {
-		if err != nil || id == "" {
-			break
-		}
-		var l model.Letter
-		l, err = o.ShowLetter(ctx, id)
-		page.Letters = append(page.Letters, l)
-	}
-	if err != nil || len(page.Letters) == 0 {
+	letters, err := lettersOf(ctx, o, in)
+	if err != nil || len(letters.Letters) == 0 {
 		return err
 	}
-	say := does(model.GroupLetters(page.Letters))
-	if page.Next != "" {
-		say = append(say, model.Say("There are more letters: these are the first %d.", len(page.Letters)))
+	say := does(model.GroupLetters(letters.Letters))
+	if letters.Next != "" {
+		say = append(say, model.Say("There are more letters: these are the first %d.", len(letters.Letters)))
 	}
 	for _, text := range say {
 		if _, err := fmt.Fprintln(w, text); err != nil {

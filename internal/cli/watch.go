@@ -62,7 +62,7 @@ type watcher struct {
 
 	drawn int    // lines that are on the terminal
 	last  string // the last line
-	news  string // what was news in it
+	news  string // its part whose changes are printed at once
 	at    time.Time
 }
 

@@ -104,6 +104,9 @@ type Letters struct {
 	DryRun bool   `json:"dry_run,omitempty" doc:"True to count the selected letters without a change."`
 }
 
+// IDs returns the ids of the letters; none if filters select them.
+func (in *Letters) IDs() []string { return list(in.Letter) }
+
 // Check returns an error unless the input selects letters in exactly one way. A selection by filters also needs
 // the expected number of letters.
 func (in *Letters) Check() error {
@@ -129,7 +132,7 @@ func (in *Letters) Check() error {
 		return &InputError{Field: "expect",
 			Text: "is required with filters or all: first send a dry run, then send its matched as expect"}
 	}
-	for _, id := range list(in.Letter) {
+	for _, id := range in.IDs() {
 		if err := CheckLetter(id); err != nil {
 			return err
 		}
@@ -157,7 +160,7 @@ func (in *Letters) Refused(r *model.LetterReport) error {
 
 // pick checks the input and the caller's permissions, and returns the selection.
 func (l *Local) pick(ctx context.Context, a access.Action, in *Letters) (pick deadletter.Pick, err error) {
-	pick = deadletter.Pick{IDs: list(in.Letter), Filter: l.filter(&in.LetterFilter), After: in.After, Expect: in.Expect}
+	pick = deadletter.Pick{IDs: in.IDs(), Filter: l.filter(&in.LetterFilter), After: in.After, Expect: in.Expect}
 	if err := cmp.Or(in.Check(), l.checkSinks("sink", pick.Filter.Sinks...)); err != nil {
 		return pick, err
 	}

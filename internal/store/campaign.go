@@ -94,11 +94,7 @@ func (k *Shard) LoadChunk(ctx context.Context, c *Chunk) (LoadState, error) {
 	args[0], args[1], args[2], args[3] = c.Hash, max(c.Generation, 1), c.Before, sum
 	keys := []string{k.Keys.Campaign(c.Campaign), k.Keys.StockOf(c.Campaign, c.Generation),
 		k.Keys.LoadedTotals(c.Campaign, c.Generation), k.Keys.Withheld(c.Campaign)}
-	var reply []string
-	err := k.state.pace.page(ctx, func() (err error) {
-		reply, err = k.run(ctx, loadScript, keys, args)
-		return err
-	})
+	reply, err := paced(ctx, k.state.pace, func() ([]string, error) { return k.run(ctx, loadScript, keys, args) })
 	if err != nil {
 		return LoadState{}, err
 	}

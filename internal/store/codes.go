@@ -33,11 +33,8 @@ func (k *Shard) PutCodes(ctx context.Context, c *CodesChunk) (LoadState, error) 
 	for _, code := range c.Codes {
 		args = append(args, code)
 	}
-	var reply []string
-	err := k.state.pace.page(ctx, func() (err error) {
-		reply, err = k.run(ctx, codesScript, []string{k.Keys.Campaign(c.Campaign), k.Keys.Codes(c.Campaign)}, args)
-		return err
-	})
+	keys := []string{k.Keys.Campaign(c.Campaign), k.Keys.Codes(c.Campaign)}
+	reply, err := paced(ctx, k.state.pace, func() ([]string, error) { return k.run(ctx, codesScript, keys, args) })
 	if err != nil {
 		return LoadState{}, err
 	}

@@ -54,3 +54,12 @@ func restAfter(waited time.Duration) time.Duration {
 	}
 	return min(max(waited, shortestRest), longestRest)
 }
+
+// paced is page for a call that returns a value.
+func paced[T any](ctx context.Context, p *pace, do func() (T, error)) (out T, err error) {
+	err = p.page(ctx, func() (err error) {
+		out, err = do()
+		return err
+	})
+	return out, err
+}

@@ -89,12 +89,8 @@ func (g Group) ResolvedLetters(ctx context.Context, first, last string, count in
 	return g.shard.pacedRange(ctx, g.shard.Keys.ResolvedLetters(g.name), first, last, count)
 }
 
-func (k *Shard) pacedRange(ctx context.Context, key, first, last string, count int) (list []RawEntry, err error) {
-	err = k.state.pace.page(ctx, func() (err error) {
-		list, err = askRange(ctx, k.rdb, key, first, last, count)()
-		return err
-	})
-	return list, err
+func (k *Shard) pacedRange(ctx context.Context, key, first, last string, count int) ([]RawEntry, error) {
+	return paced(ctx, k.state.pace, func() ([]RawEntry, error) { return askRange(ctx, k.rdb, key, first, last, count)() })
 }
 
 // askRange sends an XRANGE by a client, or queues it in a pipeline. The function that it returns parses the reply.

@@ -116,10 +116,8 @@ func (p Place) EachLeft(ctx context.Context, generations int64, fn func(packet s
 	}
 	for _, key := range append(lists, p.Keys.Withheld(p.Campaign)) {
 		for last := int64(-1); ; last -= listedPackets {
-			var page []string
-			err := p.state.pace.page(ctx, func() (err error) {
-				page, err = p.rdb.LRange(ctx, key, last-listedPackets+1, last).Result()
-				return err
+			page, err := paced(ctx, p.state.pace, func() ([]string, error) {
+				return p.rdb.LRange(ctx, key, last-listedPackets+1, last).Result()
 			})
 			if err != nil {
 				return fmt.Errorf("read %s: %w", key, Classify(err))

@@ -22,10 +22,10 @@ type newCampaign struct {
 	YAML bool
 	Form ops.CampaignForm
 	Text string
-	// Wrong is what is wrong as a whole, and Errors what is wrong in a field of the form.
+	// Wrong is the mistake of the specification as a whole. Errors are the mistakes in fields of the form.
 	Wrong  model.Sentence
 	Errors []fieldError
-	// Changed says that the specification is not the one that was checked.
+	// Changed reports whether the specification differs from the one that was checked.
 	Changed bool
 	// Checked is a specification without problems; else nil.
 	Checked *checkedCampaign
@@ -36,9 +36,9 @@ type checkedCampaign struct {
 	hongbao.Campaign
 	campaigns.Check
 	Example *ops.Example
-	// Digest stands for the specification: only what was checked is created.
+	// Digest is the hash of the specification. The creation requires it, so only what was checked is created.
 	Digest string
-	// Funds says that the page tells what the sponsor has funded.
+	// Funds reports whether the page shows the sum that the sponsor has funded.
 	Funds bool
 	Begun bool // the window is open already
 }

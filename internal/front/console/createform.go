@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -26,17 +27,12 @@ func (t *tongue) newForm() ops.CampaignForm {
 
 // begin changes a form to a template, and fills in its empty fields. It keeps everything else that was typed.
 func begin(f *ops.CampaignForm, template string) {
-	fill := func(field *string, value string) {
-		if *field == "" {
-			*field = value
-		}
-	}
 	f.Kind, f.Mode = string(hongbao.KindRedPacket), template
-	fill(&f.Currency, "CNY")
+	f.Currency = cmp.Or(f.Currency, "CNY")
 	switch template {
 	case "coupons":
 		f.Kind, f.Mode = string(hongbao.KindCoupon), string(hongbao.SplitEven)
-		fill(&f.Codes, "????????-????????")
+		f.Codes = cmp.Or(f.Codes, "????????-????????")
 	case string(hongbao.SplitTiers):
 		if len(f.Tiers) == 0 {
 			f.Tiers = make([]ops.TierFields, 2)
@@ -131,16 +127,9 @@ func (v *newCampaign) turn(yaml bool) {
 	case !holds:
 		v.Wrong = model.Say("The form can't hold this specification: check and create it here.")
 	default:
-		fields.Codes, v.YAML = or(fields.Codes, v.Form.Codes), false
+		fields.Codes, v.YAML = cmp.Or(fields.Codes, v.Form.Codes), false
 		v.Form = fields
 	}
-}
-
-func or(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // input returns the input of the creation from the tab that counts. Lines of the form without any value are left out.
@@ -153,13 +142,13 @@ func (v *newCampaign) input() (ops.CampaignCreate, error) {
 	return v.Form.Create()
 }
 
-// fieldError is what is wrong in a field of the form. Field is the id of its element.
+// fieldError is a mistake in a field of the form. Field is the id of its element.
 type fieldError struct {
 	Field string
 	Say   model.Sentence
 }
 
-// Of returns what is wrong in a field.
+// Of returns the sentence about the mistake in a field; nil if there is none.
 func (v *newCampaign) Of(field string) *model.Sentence {
 	for i := range v.Errors {
 		if v.Errors[i].Field == field {
@@ -174,7 +163,7 @@ var fieldsOf = strings.NewReplacer("split.mode", "mode", "split.min", "min", "sp
 	"window.from", "from", "window.to", "to", "window", "to", "time_zone", "zone", "codes.pattern", "codes",
 	"limits[", "limit-", "].", "-", "]", "", "[", "-")
 
-// fieldErrors says what is wrong in each field, in the words of the page.
+// fieldErrors returns the mistakes of the fields, in the words of the page.
 func fieldErrors(f *ops.CampaignForm, spec *campaign.SpecError) (list []fieldError) {
 	for _, p := range spec.Problems {
 		field := fieldsOf.Replace(p.Path)
