@@ -223,11 +223,8 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name 
 
 // fail sends a page that shows an error message.
 func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, text model.Sentence) {
-	p := page{Title: titleOf(status), Error: text, View: r.PostFormValue("why")} // what a person wrote is not lost
-	if who, err := c.callerOf(r); err == nil {
-		p.Caller = &who
-	}
-	c.show(w, r, status, "message", p)
+	c.show(w, r, status, "message", page{Title: titleOf(status), Error: text, Caller: c.knownCaller(r),
+		View: r.PostFormValue("why")}) // what a person wrote is not lost
 }
 
 // failed sends a page for an error of Source or Actions. The error decides the status.

@@ -180,4 +180,6 @@ func (c *Console) pageRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /trail", c.allow(access.ReadTrails, c.trail))
 	mux.Handle("GET /restores", c.allow(access.ReadSinks, c.restores))
 	mux.Handle("GET /journal", c.allow(access.ReadJournal, c.journal))
+	mux.HandleFunc("GET /runbooks", c.runbook)
+	mux.HandleFunc("GET /runbooks/{name}", c.runbook)
 }
