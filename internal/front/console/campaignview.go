@@ -19,6 +19,7 @@ type watched struct {
 // campaignView is the data of a campaign's page.
 type campaignView struct {
 	Audited
+	Money     bool // whether the page shows amounts
 	Judgement judgement
 	Chart     chart
 	// Now and Peak are grants a second; nil if they are not known. PeakOver is how long the peak is an average of.
@@ -41,7 +42,7 @@ func (v *campaignView) At(t time.Time) when { return when{t, v.TimeZone, v.From}
 
 // viewCampaign makes the page of a campaign. The rates are those of the last minutes.
 func viewCampaign(w *watched, audited Audited, rates []rate, every time.Duration, now time.Time) *campaignView {
-	v := &campaignView{Audited: audited, Read: w.read}
+	v := &campaignView{Audited: audited, Money: true, Read: w.read}
 	if !v.Known() {
 		v.Seen = lastSeen(w.Samples)
 	}

@@ -33,11 +33,11 @@ type glance struct {
 
 // alarm is a fault of the whole deployment.
 type alarm struct {
-	code  string
-	Say   model.Sentence
+	code string
+	Say  model.Sentence
 	// Runbook is the code of its runbook.
 	Runbook string
-	since time.Time
+	since   time.Time
 }
 
 // glancer reads the glance at most once in glanceAge, for all pages. It is safe for concurrent use.

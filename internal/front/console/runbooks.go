@@ -24,7 +24,7 @@ func (t *tongue) runbook(name string) (template.HTML, bool) {
 // runbook sends a runbook, or the list of all. It needs no log-in, because nobody can log in while the ledger is down, and
 // the text is public.
 func (c *Console) runbook(w http.ResponseWriter, r *http.Request) {
-	p := page{Title: model.Say("Runbooks"), Caller: c.knownCaller(r)}
+	p := page{Title: model.Say("Runbooks"), Wide: true, Caller: c.knownCaller(r)}
 	name := r.PathValue("name")
 	if name == "" {
 		name = "index"
@@ -40,9 +40,9 @@ func (c *Console) runbook(w http.ResponseWriter, r *http.Request) {
 	c.show(w, r, http.StatusOK, "runbook", p)
 }
 
-// knownCaller returns the caller of a page that needs no log-in; nil if it is not known.
+// knownCaller returns the caller of a page that needs no log-in; nil if it is not known, or has a link.
 func (c *Console) knownCaller(r *http.Request) *access.Caller {
-	if who, err := c.callerOf(r); err == nil {
+	if who, err := c.callerOf(r); err == nil && who.Link == nil {
 		return &who
 	}
 	return nil

@@ -60,7 +60,7 @@ func runbooksOf(t *testing.T, dir string) map[string]string {
 	doc := markdown.Parser().Parse(text.NewReader(source))
 	require.NoError(t, ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if link, ok := n.(*ast.Link); ok && entering {
-			link.Destination = []byte(linkOf(string(link.Destination), dir))
+			link.Destination = []byte(destination(string(link.Destination), dir))
 		}
 		return ast.WalkContinue, nil
 	}))
@@ -82,9 +82,9 @@ func runbooksOf(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// linkOf returns where a link of alarms.md in a folder leads from the console: to another runbook, or to the public
+// destination returns where a link of alarms.md in a folder leads from the console: to another runbook, or to the public
 // documents.
-func linkOf(to, dir string) string {
+func destination(to, dir string) string {
 	if name, here := strings.CutPrefix(to, "#"); here {
 		return "/runbooks/" + name
 	}

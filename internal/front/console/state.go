@@ -205,6 +205,10 @@ func sinkFault(f *facts) *judgement {
 			Title: model.Say("Look at the deliveries"), Action: access.ReadSinks, Path: "/sinks", Label: model.Say("Deliveries")}}
 		switch s.State {
 		case deliveries.SinkPaused:
+			if s.Pause.By == "" { // a link does not show it
+				j.Say = model.Say("%s: paused. %d grants wait.", deliveryTo(s.Sink), lag.Grants)
+				break
+			}
 			j.Say = model.Say("%s: paused by %s. %d grants wait.", deliveryTo(s.Sink), s.Pause.By, lag.Grants)
 		case deliveries.SinkDown:
 			j.Say = model.Say("%s: down. %d grants wait, the oldest %s.", deliveryTo(s.Sink), lag.Grants, lag.Oldest)
