@@ -59,7 +59,7 @@ func viewCampaign(w *watched, audited Audited, rates []rate, every time.Duration
 	if v.Status == "open" && v.InRedis {
 		v.SellsOut = sellsOut(rates, v.Left)
 	}
-	if !v.LedgerUnread && v.Status == "sold_out" && v.Settled == v.Dealt && !v.Last.IsZero() {
+	if !v.LedgerUnread && v.Over() && v.Settled == v.Dealt && !v.Last.IsZero() {
 		v.SoldAfter = v.Last.Sub(v.From)
 	}
 	if v.Runs(now) || len(v.Timeline) == 0 {

@@ -348,7 +348,8 @@ func TestPagesAskNobodyElse(t *testing.T) {
 		if err == nil && !d.IsDir() {
 			text, failed := fs.ReadFile(templateFiles, path)
 			require.NoError(t, failed)
-			require.Empty(t, inside.FindString(string(text)), path)
+			asks := strings.ReplaceAll(string(text), ` xmlns="http://www.w3.org/2000/svg"`, "") // a name, which nobody opens
+			require.Empty(t, inside.FindString(asks), path)
 		}
 		return err
 	}))

@@ -53,7 +53,7 @@ func (c *Console) watch(w http.ResponseWriter, r *http.Request) {
 	}
 	if has, err := c.callerOf(r); err != nil || has.Link != nil {
 		http.SetCookie(w, c.cookie(r, "")) // else a session that is over would hide the link
-		cookie := c.cookie(r, text) //nolint:gosec // as that of a session
+		cookie := c.cookie(r, text)        //nolint:gosec // as that of a session
 		cookie.Name += linkSuffix
 		cookie.MaxAge = int(time.Until(who.Expires).Seconds())
 		http.SetCookie(w, cookie)

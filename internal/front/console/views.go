@@ -184,8 +184,9 @@ func done(u *url.URL) model.Sentence { return messages[u.Query().Get("done")] }
 // pageRoutes adds the routes of the pages that change nothing.
 func (c *Console) pageRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /{$}", c.allow(access.ReadCampaigns, c.watchable))
-	mux.Handle("GET /campaigns/{id}", c.allowLinks(access.ReadCampaigns, c.watchable))
-	mux.Handle("GET /campaigns/{id}/rain", c.allowLinks(access.ReadCampaigns, c.watchable))
+	mux.Handle("GET /campaigns/{id}", c.allowLinks(c.watchable))
+	mux.Handle("GET /campaigns/{id}/rain", c.allowLinks(c.watchable))
+	mux.Handle("GET /campaigns/{id}/result.svg", c.allowLinks(c.result))
 	mux.Handle("GET /create", c.allow(access.CreateCampaign, c.create))
 	mux.Handle("GET /sinks", c.allow(access.ReadSinks, c.watchable))
 	mux.Handle("GET /jobs", c.allow(access.ReadSinks, c.watchable))

@@ -13,6 +13,27 @@
   addEventListener("hashchange", open);
   open();
 })();
+
+// The picture of a result is SVG. This saves it as PNG, with the fonts of the reader's system.
+document.documentElement.classList.add("script");
+document.addEventListener("click", (e) => {
+  if (e.target.id !== "png") return;
+  const svg = new Image(1200, 630);
+  svg.onload = () => {
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [2400, 1260];
+    canvas.getContext("2d").drawImage(svg, 0, 0, canvas.width, canvas.height);
+    canvas.toBlob((png) => {
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(png);
+      link.download = e.target.dataset.name + ".png";
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+    });
+  };
+  svg.src = document.getElementById("picture").href;
+});
+
 (() => {
   const live = document.getElementById("live");
   if (!live) return;
