@@ -94,8 +94,9 @@ func runTail(cmd *cobra.Command, a *app.App, t deliveries.Tail) error {
 // tailLine formats a grant for people. The topic does not have the campaign's time zone, so the time is in UTC.
 func tailLine(l *deliveries.Tailed) string {
 	text := fmt.Sprintf("%s  %s  %s  ", l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), l.Campaign, l.User)
+	prize := "coupon" // without a value
 	if l.Currency != "" {
-		text += money.Text(l.Amount, l.Currency) + "  "
+		prize = money.Text(l.Amount, l.Currency)
 	}
-	return text + fmt.Sprintf("packet %d  event %s", l.Packet, l.Event)
+	return text + fmt.Sprintf("%s  packet %d  event %s", prize, l.Packet, l.Event)
 }
