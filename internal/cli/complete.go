@@ -50,7 +50,7 @@ var byFlag = map[string]completer{
 		}
 		return roles, nil
 	},
-	"client": offerClients, "class": offerOneOf(model.LetterClasses()),
+	"client": offerClients, "class": offerOneOf(model.LetterClasses()), "status": offerOneOf(model.CampaignStatuses()),
 }
 
 // complete adds completions to a command and its subcommands. cobra generates the scripts for each shell.

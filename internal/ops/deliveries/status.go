@@ -242,6 +242,21 @@ func (s *Status) Deserted() error {
 		"running workers go on within seconds", strings.Join(sinks, ", "))
 }
 
+// Down returns an error if workers can't deliver to a sink. It names these sinks.
+func (s *Status) Down() error {
+	var sinks []string
+	for i := range s.Sinks {
+		if s.Sinks[i].State == SinkDown {
+			sinks = append(sinks, s.Sinks[i].Sink)
+		}
+	}
+	if len(sinks) == 0 {
+		return nil
+	}
+	return app.NeedsAttention("workers can't deliver to %s: the answer says why; `hongbao doctor` checks the servers",
+		strings.Join(sinks, ", "))
+}
+
 // AddUnrefunded adds to a status the campaigns whose refund is late. If the ledger does not answer, it adds nothing.
 func (a Deliveries) AddUnrefunded(ctx context.Context, s *Status) {
 	if a.app.Config.Ledger.DSN == "" {
