@@ -20,6 +20,7 @@ type watched struct {
 // campaignView is the data of a campaign's page.
 type campaignView struct {
 	Audited
+	Money     bool // whether the page shows amounts
 	Judgement judgement
 	Chart     chart
 	// Now and Peak are grants a second; nil if they are not known. PeakOver is how long the peak is an average of.
@@ -43,7 +44,7 @@ func (v *campaignView) At(t time.Time) when { return when{t, v.TimeZone, v.From}
 
 // viewCampaign makes the page of a campaign. The rates are those of the last minutes.
 func viewCampaign(w *watched, audited Audited, rates []rate, every time.Duration, now time.Time) *campaignView {
-	v := &campaignView{Audited: audited, Read: w.read}
+	v := &campaignView{Audited: audited, Money: true, Read: w.read}
 	if !v.Known() {
 		v.Seen = lastSeen(w.Samples)
 	}
@@ -60,7 +61,7 @@ func viewCampaign(w *watched, audited Audited, rates []rate, every time.Duration
 	if v.Status == "open" && v.InRedis {
 		v.SellsOut = sellsOut(rates, v.Left)
 	}
-	if !v.LedgerUnread && v.Status == "sold_out" && v.Settled == v.Dealt && !v.Last.IsZero() {
+	if !v.LedgerUnread && v.Over() && v.Settled == v.Dealt && !v.Last.IsZero() {
 		v.SoldAfter = v.Last.Sub(v.From)
 	}
 	if v.Runs(now) || len(v.Timeline) == 0 {

@@ -74,7 +74,7 @@ var judgements = map[string]struct {
 	"kafka down": {sinkIs(configs.SinkKafka, deliveries.SinkDown, 1_520, 39), "sink_down", levelWait,
 		"Announcements to Kafka: down. 1,520 grants wait, the oldest 39 s.", "Look at the deliveries"},
 	"kafka paused": {sinkIs(configs.SinkKafka, deliveries.SinkPaused, 2, 1), "sink_paused", levelWait,
-		"Announcements to Kafka: paused by . 2 grants wait.", "Look at the deliveries"},
+		"Announcements to Kafka: paused. 2 grants wait.", "Look at the deliveries"},
 	"kafka alone": {sinkIs(configs.SinkKafka, deliveries.SinkNoWorker, 9, 3), "sink_no_worker", levelWait,
 		"Announcements to Kafka: no worker runs. 9 grants wait, the oldest 3 s.", "Look at the deliveries"},
 	"redis down": {func(f *facts) { f.Status, f.Outage = model.Unread, true }, "redis_down", levelBad,
