@@ -18,6 +18,15 @@ import (
 // limits (by, per, max), sponsor, durability, codes (pattern, file) and shards. Read also reads the canonical form,
 // which has from and to at the top level.
 func Read(r io.Reader) (hongbao.Campaign, error) {
+	return read(r, func(*hongbao.Campaign) {})
+}
+
+// ReadWindow reads like Read, with a window in place of the text's, which may have none.
+func ReadWindow(r io.Reader, from, to time.Time) (hongbao.Campaign, error) {
+	return read(r, func(c *hongbao.Campaign) { c.From, c.To = from, to })
+}
+
+func read(r io.Reader, change func(c *hongbao.Campaign)) (hongbao.Campaign, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSpecBytes+1))
 	if err != nil {
 		return hongbao.Campaign{}, hongbao.Errorf(hongbao.ClassTransient, "reading the campaign's specification: %w", err)
@@ -33,6 +42,7 @@ func Read(r io.Reader) (hongbao.Campaign, error) {
 	}
 	var c hongbao.Campaign
 	decoder{&p}.campaign(root, &c)
+	change(&c)
 	c = Complete(c)
 	check(&c, &p)
 	if err := p.err(); err != nil {

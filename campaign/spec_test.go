@@ -95,6 +95,22 @@ func TestReadYAMLAndJSON(t *testing.T) {
 	require.Equal(t, "🧧 /", got.Name)
 }
 
+// ReadWindow replaces the window of a text, and gives one to a text without a window.
+func TestReadWindow(t *testing.T) {
+	t.Parallel()
+	const text = "id: tea\nname: Tea\nkind: coupon\npackets: 100\nsplit: {mode: even}\nsponsor: acme\n"
+	from, to := time.Date(2027, 2, 6, 12, 0, 0, 0, time.UTC), time.Date(2027, 2, 6, 13, 0, 0, 0, time.UTC)
+	_, err := Read(strings.NewReader(text))
+	require.ErrorContains(t, err, "window.from: required")
+	for _, window := range []string{"", "window: {from: 2027-01-01T00:00:00Z, to: 2026-01-01T00:00:00Z}\n"} {
+		c, err := ReadWindow(strings.NewReader(text+window), from, to)
+		require.NoError(t, err)
+		require.Equal(t, []time.Time{from, to}, []time.Time{c.From, c.To})
+	}
+	_, err = ReadWindow(strings.NewReader(text), to, from)
+	require.ErrorContains(t, err, "window_reversed")
+}
+
 func TestReadFillsDefaults(t *testing.T) {
 	t.Parallel()
 	c, err := Read(strings.NewReader(`

@@ -7,6 +7,8 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
@@ -104,7 +106,7 @@ func (a *App) Plans() (*campaign.Plans, error) {
 func (a *App) Campaign(ctx context.Context, id string) (ledger.StoredCampaign, error) {
 	c, found, err := a.ledger.Campaign(ctx, id)
 	if err == nil && !found {
-		err = NoCampaign(id)
+		err = a.NoCampaign(ctx, id)
 	}
 	return c, err
 }
@@ -113,16 +115,50 @@ func (a *App) Campaign(ctx context.Context, id string) (ledger.StoredCampaign, e
 func (a *App) CampaignWithTopUps(ctx context.Context, id string) (ledger.StoredCampaign, []ledger.StoredTopUp, error) {
 	c, stored, err := a.ledger.CampaignWithTopUps(ctx, id)
 	if errors.Is(err, ledger.ErrNoCampaign) {
-		err = NoCampaign(id)
+		err = a.NoCampaign(ctx, id)
 	}
 	return c, stored, err
 }
 
-// NoCampaign returns the error of a campaign that the ledger does not have.
-func NoCampaign(id string) error {
+// NoCampaign returns the error of a campaign that the ledger does not have. For the user of this process it suggests the
+// most similar id. A caller with an API key may not see all campaigns, and so gets no suggestion.
+func (a *App) NoCampaign(ctx context.Context, id string) error {
+	hint := ""
+	if access.IsLocal(ctx) && a.ledger != nil {
+		hint = knob.Hint(id, a.someCampaigns(ctx))
+	}
 	return hongbao.Errorf(hongbao.ClassPermanent,
-		"campaign %.80q: %w: `hongbao campaign create` creates it, `hongbao campaign list` shows the existing campaigns", id,
-		ledger.ErrNoCampaign)
+		"campaign %.80q: %w%s: `hongbao campaign create` creates it, `hongbao campaign list` shows the existing campaigns", id,
+		ledger.ErrNoCampaign, hint)
+}
+
+// someCampaigns returns the ids of at most 1000 campaigns, and none if the ledger does not answer.
+func (a *App) someCampaigns(ctx context.Context) (ids []string) {
+	for c, err := range a.ledger.EachCampaign(ctx, "") {
+		if err != nil || len(ids) == 1000 {
+			break
+		}
+		ids = append(ids, c.Spec.ID)
+	}
+	return ids
+}
+
+// SomeHas returns an error for the first campaign that neither the ledger nor Redis has, so that work on a mistyped id does
+// not look as if it was done.
+func (a *App) SomeHas(ctx context.Context, ids ...string) error {
+	for _, id := range ids {
+		_, found, err := a.ledger.Campaign(ctx, id)
+		if err == nil && !found {
+			_, found, err = a.store.Campaign(id).Status(ctx)
+		}
+		if err == nil && !found {
+			err = a.NoCampaign(ctx, id)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // OpenBook opens the database of `hongbao balance`, which replaces the deployment's ledger. Call OpenBook before any

@@ -257,6 +257,18 @@ func parse(t *testing.T, out string) map[string]deliveries.Tailed {
 	return all
 }
 
+// A mistyped id is no lost campaign: the audit says that there is no such campaign, and compares nothing.
+func TestAuditOfNoCampaign(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.ok("campaign", "create", spec(t, "rain", 10, 1000))
+	require.Contains(t, d.ok("audit", "--campaign", "rain"), "agrees", "it is not loaded yet")
+	for _, command := range [][]string{{"audit", "--campaign", "rain,rian"}, {"campaign", "show", "rian"}, {"why", "rian", "u1"},
+		{"receipts", "rian", "u1"}} {
+		require.Empty(t, d.refused(1, command, `campaign "rian": the campaign is not in the ledger; did you mean rain?`).out)
+	}
+}
+
 func TestTail(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true, shards: 2})
@@ -283,7 +295,13 @@ func TestTail(t *testing.T) {
 	require.Len(t, users, 50)
 	require.Len(t, parse(t, d.ok("tail", "--campaign", "rain")), 30)
 	require.Len(t, parse(t, d.ok("tail", "--campaign", "rain,drizzle")), 50)
-	require.Empty(t, d.ok("tail", "--campaign", "nowhere"))
+	for _, args := range [][]string{{}, {"-n", "3"}} {
+		r := d.run(append([]string{"tail", "--campaign", "rian"}, args...)...)
+		require.Zero(t, r.code)
+		require.Empty(t, r.out)
+		require.Contains(t, r.err, "hongbao tail: there is no grant of campaign rian here; did you mean rain? (`hongbao campaign list` shows the campaigns)\n", r.err)
+	}
+	require.NotContains(t, d.run("tail", "--campaign", "rian", "-n", "0").err, "rian", "nothing was read")
 
 	testkit.Eventually(t, 20*time.Second, func() bool { return strings.Count(follow.Out.String(), "\n") >= 50 },
 		"follow prints what comes")
@@ -321,9 +339,13 @@ func TestTailFollowsOverARestartOfTheBroker(t *testing.T) {
 	require.NoError(t, broker.Kill())
 	require.Equal(t, 20, d.crowdOf("rain", 20, 20))
 	w.says("sink is down")
+	testkit.Eventually(t, 40*time.Second, func() bool { return strings.Contains(follow.Err.String(), "the topic can't be read: ") },
+		"follow says that it waits")
 	require.NoError(t, broker.Restart())
 	testkit.Eventually(t, 40*time.Second, func() bool { return strings.Count(follow.Out.String(), "\n") >= 40 },
 		"follow continues")
+	require.Regexp(t, `(?m)^hongbao tail: the topic can't be read: .*; tail waits and continues by itself\n`+
+		`hongbao tail: the topic can be read again\n$`, follow.Err.String())
 	follow.Signal(syscall.SIGTERM)
 	r := follow.wait(20 * time.Second)
 	require.Zero(t, r.code, r.err)

@@ -48,7 +48,7 @@ func writeShown(w io.Writer, c *campaigns.Shown, now time.Time) error {
 	writeWindow(t, s)
 	fmt.Fprintf(t, "kind\t%s, durability %s, by %s\n", strings.ReplaceAll(string(s.Kind), "_", " "), s.Durability, s.Sponsor)
 	for _, l := range s.Limits {
-		fmt.Fprintf(t, "limit\t%s by %s, per %s\n", money.Count(l.Max), l.By, l.Per)
+		fmt.Fprintf(t, "limit\t%s\n", limitText(l))
 	}
 	if r := c.Redis; r != nil {
 		fmt.Fprintf(t, "packets\t%s of %s granted, %s left\n", money.Count(r.Granted), money.Count(r.Packets), money.Count(r.Left))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -49,7 +50,11 @@ func TestCreateTwice(t *testing.T) {
 				"nothing was changed", "use another id")
 			require.Equal(t, before, d.show("rain"))
 			require.EqualValues(t, 1000, before.Ledger.Funded)
-			require.Regexp(t, `(?m)^rain +Spring rain +red_packet +10 +10.00 CNY +0.00 CNY +0.00 CNY +`, d.ok("campaign", "list"))
+			require.Regexp(t, `(?m)^rain +created +0/10 +0.00 CNY +ends in \S+ +Spring rain$`, d.ok("campaign", "list"))
+			require.Equal(t, d.ok("campaign", "list"), d.ok("campaign", "list", "--status", "open,created"))
+			require.NotContains(t, d.ok("campaign", "list", "--status", "open"), "rain")
+			require.JSONEq(t, `{"campaigns":[]}`, d.ok("campaign", "list", "--status", "open", "--json"))
+			d.refused(2, []string{"campaign", "list", "--status", "raining"}, `--status "raining": want created, loading, not_started, open`)
 		})
 	}
 }
@@ -350,6 +355,30 @@ func TestLoadRefusesWhatWasGranted(t *testing.T) {
 	before := d.content()
 	d.refused(1, []string{"campaign", "load", "rain"}, "the ledger has paid 1 of its packets")
 	require.Equal(t, before, d.content())
+}
+
+// With --open-for a file needs no window. A repeat keeps the first window, and says so; it ends as if nothing was wrong.
+func TestOpenFor(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	path := spec(t, "rain", 10, 1000)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	text = regexp.MustCompile(`(?m)^window: .*\n`).ReplaceAll(text, nil)
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	d.refused(2, []string{"campaign", "create", path}, "window.from: required")
+	require.Contains(t, d.ok("campaign", "plan", path, "--open-for", "10m"), "\nlimit: 1 by user, per campaign\n", "the default")
+	first := d.ok("campaign", "create", path, "--open-for", "10m")
+	window := d.show("rain").Spec
+	require.Equal(t, 10*time.Minute, window.To.Sub(window.From))
+	require.WithinDuration(t, time.Now(), window.From, time.Minute)
+	testkit.Eventually(t, 5*time.Second, func() bool { return time.Since(window.From) > 2*time.Second }, "the next window differs")
+	again := d.ok("campaign", "create", path, "--open-for", "10m")
+	require.Contains(t, again, "campaign rain existed already\nits window stays: ")
+	require.Equal(t, planHash(t, first), planHash(t, again))
+	require.Equal(t, window, d.show("rain").Spec)
+	require.NoError(t, os.WriteFile(path, append(text, "shards: 1\nlimits: [{by: user, per: campaign, max: 2}]\n"...), 0o600))
+	d.refused(1, []string{"campaign", "create", path, "--open-for", "10m"}, "another specification", "nothing was changed")
 }
 
 // The window is printed in the campaign's time zone, whose name stands behind it.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -71,6 +72,9 @@ func terminalWidth(w io.Writer) int {
 type columns struct {
 	to   io.Writer
 	text bytes.Buffer
+	// cut says that the lines of a wide table are cut at the terminal's width, so that it stays one table. Its last column
+	// is the one that people miss least.
+	cut bool
 }
 
 func newColumns(w io.Writer) *columns { return &columns{to: w} }
@@ -84,22 +88,29 @@ func (c *columns) Flush() error {
 	if out.w == nil {
 		out.w = c.to
 	}
+	width := out.width
+	if c.cut {
+		width = 0
+	}
 	var text strings.Builder
 	var table [][]string
 	for line := range strings.SplitSeq(strings.TrimSuffix(c.text.String(), "\n"), "\n") {
 		cells := strings.Split(line, "\t")
 		if len(cells) == 1 {
-			alignWithin(&text, table, out.colour, out.width)
+			alignWithin(&text, table, out.colour, width)
 			table = nil
 		}
 		table = append(table, cells)
 		if len(cells) == 1 {
-			alignWithin(&text, table, out.colour, out.width)
+			alignWithin(&text, table, out.colour, width)
 			table = nil
 		}
 	}
-	alignWithin(&text, table, out.colour, out.width)
+	alignWithin(&text, table, out.colour, width)
 	c.text.Reset()
+	if c.cut && out.width > 0 {
+		return writeCut(out.w, text.String(), out.width)
+	}
 	_, err := io.WriteString(out.w, text.String())
 	return err
 }
@@ -222,6 +233,16 @@ func placesOf(c rune) int {
 	default:
 		return 1
 	}
+}
+
+// writeCut writes lines, each cut to the width of a terminal.
+func writeCut(w io.Writer, text string, width int) error {
+	for line := range strings.Lines(text) {
+		if _, err := fmt.Fprintln(w, cutLine(strings.TrimSuffix(line, "\n"), width)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // cutLine shortens a line to the width of a terminal. It keeps the sequences of colours.

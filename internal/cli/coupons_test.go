@@ -64,11 +64,13 @@ func TestCouponsWithCodes(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})
 	path := coupons(t)
-	require.Contains(t, d.ok("campaign", "plan", path), "500 packets")
+	plan := d.ok("campaign", "plan", path)
+	require.Contains(t, plan, "campaign spring-coupons (Spring coupons), coupon: 500 packets\n")
+	require.Contains(t, plan, "\nlimit: 3 by user, per campaign\nlimit: 2 by user, per day\n")
 	require.Contains(t, d.ok("campaign", "create", path), "campaign spring-coupons created and funded")
 	require.Contains(t, d.ok("campaign", "create", path), "existed already")
 	require.EqualValues(t, 500, d.show("spring-coupons").Ledger.Codes)
-	require.Regexp(t, `(?m)^spring-coupons +.+ +coupon +500 .* pattern$`, d.ok("campaign", "list"))
+	require.Regexp(t, `(?m)^spring-coupons +created +0/500 +- +ends in \S+ +\S`, d.ok("campaign", "list"))
 	d.ok("campaign", "load", "spring-coupons")
 
 	code := regexp.MustCompile(`^SPRING-[0-9]{4}-[A-HJKMNP-TV-Z]{4}$`)
@@ -93,8 +95,10 @@ func TestCouponsWithCodes(t *testing.T) {
 	require.Contains(t, held, first.Code)
 	require.Contains(t, held, second.Code)
 
+	require.Contains(t, d.ok("why", "spring-coupons", "u2"), "not recorded yet: no worker runs for sink balance")
 	worker := d.start("work")
 	require.Contains(t, d.ok("audit", "--wait", "30s"), "agrees")
+	d.showsCoupons()
 	events := d.tailed()
 	require.Len(t, events, 3)
 	for _, l := range events {
@@ -129,6 +133,19 @@ func TestCouponsWithCodes(t *testing.T) {
 	for _, l := range again {
 		require.Equal(t, codes[l.Event], l.Code, "from the ledger, %s", l.Event)
 	}
+}
+
+// showsCoupons checks that the commands for people show coupons, and neither money nor codes.
+func (d *deployment) showsCoupons() {
+	t := d.t
+	for what, text := range map[string]string{"why": d.ok("why", "spring-coupons", "u2"), "user show": d.ok("user", "show", "u2")} {
+		require.NotContains(t, text, "paid", "%s: a coupon is no money", what)
+		require.NotRegexp(t, `SPRING-\d`, text, "%s has no codes", what)
+	}
+	require.Regexp(t, `^u2 won coupon \d+ at .*, recorded .*, announced `, d.ok("why", "spring-coupons", "u2"))
+	require.Contains(t, d.ok("why", "spring-coupons", "u2"), "The codes are secret: see `hongbao receipts spring-coupons u2`")
+	require.Regexp(t, `(?m)^spring-coupons +\d+ +- +0-\d`, d.ok("user", "show", "u2"))
+	require.Regexp(t, `(?m)^spring-coupons +\S+ +3/500 +- `, d.ok("campaign", "list"))
 }
 
 // endCoupons closes, refunds and reveals the campaign, in which three coupons are granted. Then it verifies the draw.

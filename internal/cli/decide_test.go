@@ -216,7 +216,7 @@ func TestReplayToLedger(t *testing.T) {
 	d.refused(2, []string{"replay", "letters", "--to", "balance", "--dead", "kafak"}, "--dead is unknown: deployment.sinks has balance")
 	d.refused(1, []string{"replay", "repair", "--to", "balance", "--user", "u1"}, "replay_exists_with_other_range",
 		"take another name")
-	d.refused(1, []string{"replay", "typo", "--to", "balance", "--campaign", "rian"}, `"rian": the campaign is not in the ledger`, "hongbao campaign list")
+	d.refused(1, []string{"replay", "typo", "--to", "balance", "--campaign", "rian"}, `"rian": the campaign is not in the ledger; did you mean rain?`, "hongbao campaign list")
 }
 
 // A replay respects the rate limit of its sink: five grants at two per second take at least a second and a half.

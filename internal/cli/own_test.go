@@ -117,7 +117,7 @@ func TestOwnSink(t *testing.T) {
 	p.ok("sink", "pause", "points", "--by", "ann", "--why", "the points are counted")
 	require.Equal(t, 10, p.crowdOf("rain", 20, 10))
 	testkit.Eventually(t, time.Minute, func() bool { return p.status().State == deliveries.SinkPaused }, "the sink is paused")
-	require.Regexp(t, `paid.*, not delivered to points yet: .*paused`, p.ok("why", "u000025", "rain"))
+	require.Regexp(t, `paid.*, not delivered to points yet: .*paused`, p.ok("why", "rain", "u000025"))
 	p.ok("sink", "resume", "points", "--by", "ann", "--why", "they are counted")
 	p.booked(30)
 	own.stop(syscall.SIGTERM)

@@ -185,8 +185,12 @@ func writeLoss(b *strings.Builder, s *losses.ShardLoss, without string) {
 	}
 	for i := range s.Unpaid {
 		u := &s.Unpaid[i]
-		fmt.Fprintf(b, "  campaign %s: %s, %d in minor units, %s in the topic and not in the ledger: their users may know "+
-			"that they won, and nothing pays them. --json lists them\n", u.Campaign, plural.Of(u.Grants, "grant"), u.Amount,
+		sum := ""
+		if u.Currency != "" {
+			sum = ", " + money.Text(u.Amount, u.Currency)
+		}
+		fmt.Fprintf(b, "  campaign %s: %s%s, %s in the topic and not in the ledger: their users may know "+
+			"that they won, and nothing pays them. --json lists them\n", u.Campaign, plural.Of(u.Grants, "grant"), sum,
 			plural.Verb(u.Grants, "is", "are"))
 	}
 	if s.Unknown > 0 {

@@ -57,6 +57,8 @@ func TestTailForPeople(t *testing.T) {
 	line := tailLine(&deliveries.Tailed{Event: "0-3", Campaign: "rain", Packet: 17, User: "u1", Amount: 123_456, Currency: "CNY",
 		Time: noon.Add(123 * time.Millisecond), Code: "SECRET"})
 	require.Equal(t, "2026-02-17T12:00:00.123Z  rain  u1  1,234.56 CNY  packet 17  event 0-3", line)
+	line = tailLine(&deliveries.Tailed{Event: "0-3", Campaign: "tea", Packet: 17, User: "u1", Time: noon})
+	require.Equal(t, "2026-02-17T12:00:00.000Z  tea  u1  coupon  packet 17  event 0-3", line)
 	d := setup(t, options{kafka: true})
 	d.campaign("rain", 10, 1_000)
 	d.ok("grab", "rain", "u1")
@@ -68,18 +70,16 @@ func TestTailForPeople(t *testing.T) {
 	require.Regexp(t, `^\{"partition":.*"user":"u1".*\}\n$`, d.onTerminal(t, 80, "tail --json 2>/dev/null").ends(0))
 }
 
-// On a terminal of 80 columns the tables of `campaign list` and `audit` do not wrap. In a pipe each stays one table.
+// On a terminal of 80 columns the table of `audit` becomes several that do not wrap. In a pipe it stays one table.
 func TestTablesOnANarrowTerminal(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	d.campaign("spring-rain-of-2026", 10_000, 100_000_000)
-	for _, command := range []string{"campaign list", "audit"} {
-		text := d.onTerminal(t, 80, command+" 2>/dev/null", "NO_COLOR=1").ends(0)
-		require.Contains(t, text, "10,000")
-		require.Greater(t, strings.Count(text, "spring-rain-of-2026"), 1, text)
-		fits(t, 80, text)
-		require.Equal(t, 1, strings.Count(d.ok(strings.Fields(command)...), "spring-rain-of-2026"))
-	}
+	text := d.onTerminal(t, 80, "audit 2>/dev/null", "NO_COLOR=1").ends(0)
+	require.Contains(t, text, "10,000")
+	require.Greater(t, strings.Count(text, "spring-rain-of-2026"), 1, text)
+	fits(t, 80, text)
+	require.Equal(t, 1, strings.Count(d.ok("audit"), "spring-rain-of-2026"))
 }
 
 // `campaign show` and `campaign watch` of a campaign with a long Chinese name fit into the terminal, and name each thing

@@ -27,6 +27,8 @@ func sinkCmd() *cobra.Command {
 func sinkListCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "Show the status of each sink: waiting, pending, parked and dead grants, and who has paused it",
+		Long: "Lists the sinks. The exit code says only whether they could be read. `hongbao status` ends with 3 if a sink is\n" +
+			"down, so scripts check by it.",
 		Example: "  hongbao sink list\n  hongbao sink list --json", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return operate(cmd, app.Needs{Redis: true}, func(o ops.Operations) error {

@@ -224,6 +224,8 @@ func TestWrongTopicStopsNoCreditAndIsTriedAgain(t *testing.T) {
 	w.says(`"code":"sink_broken"`)
 	testkit.Eventually(t, 10*time.Second, func() bool { return d.sinkState("kafka").State == deliveries.SinkDown }, "the sink is down")
 	require.Contains(t, d.sinkState("kafka").Why, "(sink_broken) and tries again within a minute: ")
+	d.refused(exitFound, []string{"status"}, "workers can't deliver to kafka: ")
+	require.Contains(t, d.ok("sink", "list"), "kafka: worker ", "a list is no check")
 	require.Equal(t, 100, d.crowdOf("rain", 0, 100))
 	testkit.Eventually(t, 30*time.Second, func() bool { return d.lagOf("balance") == 0 }, "the other sink works on")
 	client := kafka.Client{Addr: kafka.TCP(broker.Addr)}

@@ -26,7 +26,7 @@ func statusCmd() *cobra.Command {
 			"the worker last called Redis, and its pending entries. It names the campaigns whose window ended more\n" +
 			"than a day ago and that are not refunded, and the events that a sink does not owe: those before it was\n" +
 			"added, and those between its removal and its return. It only reads. The exit code is 3 if grants wait\n" +
-			"for a sink without a live worker. With --watch the tables are shown in place on a terminal, and else a\n" +
+			"for a sink without a live worker, or if a sink is down. With --watch the tables are shown in place on a terminal, and else a\n" +
 			"line for each change, until Ctrl-C; the exit code is then 0. If only the number of waiting grants changes,\n" +
 			"the next line comes after ten seconds.",
 		Example: "  hongbao status\n  hongbao status --json", Args: exactly(0, "no arguments"),
@@ -51,7 +51,7 @@ func statusCmd() *cobra.Command {
 				if err := printAnswer(cmd, s, func(w io.Writer) error { return writeStatus(w, s) }); err != nil {
 					return err
 				}
-				return errors.Join(s.Deserted(), s.CheckRead())
+				return errors.Join(s.Deserted(), s.Down(), s.CheckRead())
 			})
 		},
 	}

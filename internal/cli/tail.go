@@ -24,7 +24,8 @@ func tailCmd() *cobra.Command {
 		Long: "Prints the grants in the topic, one for each line: for people on a terminal, else or with --json as JSON.\n" +
 			"Coupon codes are only in JSON. The command reads only the topic and asks no other server.\n" +
 			"The grants of each partition are in the order of their offsets. With --limit all grants are in the\n" +
-			"order of their times.",
+			"order of their times. With --follow standard error says once that Kafka can't be read, and once that it can\n" +
+			"be read again.",
 		Example: "  hongbao tail --campaign spring-rain\n  hongbao tail --since 10m -n 20\n  hongbao tail --since " +
 			"2026-02-17T20:00:00Z\n" +
 			"  hongbao tail -n 5 --follow",
@@ -75,6 +76,7 @@ func runTail(cmd *cobra.Command, a *app.App, t deliveries.Tail) error {
 			return err
 		}
 	}
+	t.Says = func(text string) { fmt.Fprintln(plain{w: cmd.ErrOrStderr()}, "hongbao tail:", text) }
 	lines := make(chan deliveries.Tailed)
 	printed := make(chan error, 1)
 	go func() {
@@ -94,8 +96,9 @@ func runTail(cmd *cobra.Command, a *app.App, t deliveries.Tail) error {
 // tailLine formats a grant for people. The topic does not have the campaign's time zone, so the time is in UTC.
 func tailLine(l *deliveries.Tailed) string {
 	text := fmt.Sprintf("%s  %s  %s  ", l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), l.Campaign, l.User)
+	prize := "coupon" // without a value
 	if l.Currency != "" {
-		text += money.Text(l.Amount, l.Currency) + "  "
+		prize = money.Text(l.Amount, l.Currency)
 	}
-	return text + fmt.Sprintf("packet %d  event %s", l.Packet, l.Event)
+	return text + fmt.Sprintf("%s  packet %d  event %s", prize, l.Packet, l.Event)
 }

@@ -53,7 +53,11 @@ func writeUser(w io.Writer, u *find.UserData) error {
 	t := newColumns(w)
 	fmt.Fprintln(t, "CAMPAIGN\tPACKET\tAMOUNT\tEVENT\tTIME\tREQUEST\tREDIS\tLEDGER")
 	for _, x := range u.Wins {
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%t\t%t\n", x.Campaign, x.Packet, money.Text(x.Amount, x.Currency), x.Event,
+		amount := "-" // a coupon without a value
+		if x.Currency != "" {
+			amount = money.Text(x.Amount, x.Currency)
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%t\t%t\n", x.Campaign, x.Packet, amount, x.Event,
 			x.Time.Format(time.RFC3339), x.RequestID, x.Redis, x.Ledger)
 	}
 	if err := t.Flush(); err != nil {

@@ -138,7 +138,7 @@ func TestWebhook(t *testing.T) {
 	// The receiver is down: grabs are decided and paid all the same.
 	r.status.Store(http.StatusServiceUnavailable)
 	require.Equal(t, 50, d.crowdOf("rain", 150, 50))
-	require.Regexp(t, `paid.*, not delivered to crm yet: `, d.ok("why", "u000199", "rain"))
+	require.Regexp(t, `paid.*, not delivered to crm yet: `, d.ok("why", "rain", "u000199"))
 	r.status.Store(http.StatusNoContent)
 	r.waitFor(t, 200)
 	w.stop(syscall.SIGTERM)

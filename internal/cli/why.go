@@ -14,15 +14,15 @@ import (
 
 func whyCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "why USER CAMPAIGN", Short: "Say in a sentence whether a user won, was paid and was announced, then the steps",
+		Use: "why CAMPAIGN USER", Short: "Say in a sentence whether a user won, was paid and was announced, then the steps",
 		Long: "Asks Redis, the ledger and Kafka about one user, and answers the question of a support ticket: won or not,\n" +
 			"paid or not, announced or not, and why not. The sentence says so if a server can't be asked; the exit\n" +
 			"code is then 5. Times are in the campaign's time zone, with UTC beside them. The answer has no coupon codes.\n" +
 			"The journal records each call.",
-		Example: "  hongbao why u1 spring-rain\n  hongbao why u1 spring-rain --json",
-		Args:    exactly(2, "a USER and a CAMPAIGN"),
+		Example: "  hongbao why spring-rain u1\n  hongbao why spring-rain u1 --json",
+		Args:    exactly(2, "a CAMPAIGN and a USER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			in := ops.TrailOf{User: args[0], Campaign: args[1]}
+			in := ops.TrailOf{Campaign: args[0], User: args[1]}
 			if err := in.Check(); err != nil {
 				return flagged(cmd, err)
 			}
@@ -46,7 +46,7 @@ func swapped(cmd *cobra.Command, o ops.Operations, in ops.TrailOf, err error) er
 	if _, other := o.ShowCampaign(cmd.Context(), in.User); other != nil || hongbao.IsOutage(err) {
 		return err
 	}
-	return fmt.Errorf("%w; %s is a campaign: the user comes first, as in `hongbao why %s %s`", err, in.User, in.Campaign, in.User)
+	return fmt.Errorf("%w; %s is a campaign: the campaign comes first, as in `hongbao why %s %s`", err, in.User, in.User, in.Campaign)
 }
 
 func writeWhy(w io.Writer, y *ops.Why) error {
@@ -72,6 +72,10 @@ func writeWhy(w io.Writer, y *ops.Why) error {
 		if err := t.Flush(); err != nil {
 			return err
 		}
+	}
+	if y.Codes && len(y.Grants) > 0 {
+		_, err := fmt.Fprintf(w, "\nThe codes are secret: see `hongbao receipts %s %s`, which needs access to Redis.\n", y.Campaign, y.User)
+		return err
 	}
 	return nil
 }

@@ -2,7 +2,9 @@ package model
 
 import (
 	"net/url"
+	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -10,12 +12,13 @@ import (
 )
 
 // Campaign is a campaign in a list: the answer of the API, and a line of the console. The fields with a name in JSON are
-// by the ledger, except Status.
+// by the ledger, except Status and Granted.
 type Campaign struct {
 	ID       string         `json:"id" doc:"The campaign's id."`
 	Name     string         `json:"name" doc:"The campaign's name for people."`
 	Kind     hongbao.Kind   `json:"kind" doc:"What the packets are: 'red_packet' or 'coupon'."`
 	Packets  int64          `json:"packets" doc:"Number of packets, including those of top-ups."`
+	Granted  int64          `json:"granted" doc:"Number of packets that users got. The ledger's number if Redis does not have the campaign or was not read."`
 	Currency string         `json:"currency,omitempty" doc:"Currency of the amounts, ISO 4217; absent for coupons without a value."`
 	Funded   hongbao.Amount `json:"funded_amount" doc:"Amount that the sponsor has paid in, in minor units."`
 	Paid     hongbao.Amount `json:"granted_amount" doc:"Amount that the ledger has booked for users, in minor units."`
@@ -34,11 +37,10 @@ type Campaign struct {
 	Note *Sentence `json:"-"`
 	// Outage says that Redis could not be read because no server answered.
 	Outage bool `json:"-"`
-	// InRedis reports whether Redis has returned the campaign's counts. If not, those from Dealt to GrantedSum are by the
+	// InRedis reports whether Redis has returned the campaign's counts. If not, Granted, Dealt and GrantedSum are by the
 	// ledger, and Left and LeftSum are 0. Dealt counts the packets without the top-ups that Redis does not have yet.
 	InRedis    bool           `json:"-"`
 	Dealt      int64          `json:"-"`
-	Granted    int64          `json:"-"`
 	GrantedSum hongbao.Amount `json:"-"`
 	Left       int64          `json:"-"`
 	LeftSum    hongbao.Amount `json:"-"`
@@ -53,6 +55,12 @@ type Campaign struct {
 	Samples []Sample `json:"-"`
 	// Places has the campaign's share on each shard. It is nil for a campaign on one shard.
 	Places []Place `json:"-"`
+}
+
+// CampaignStatuses returns the values of Campaign.Status.
+func CampaignStatuses() []string {
+	field, _ := reflect.TypeFor[Campaign]().FieldByName("Status")
+	return strings.Split(field.Tag.Get("enum"), ",")
 }
 
 // Title is what a page shows of a campaign that it only mentions: its name and its time zone.
@@ -182,7 +190,9 @@ type Live struct {
 	Step time.Duration
 	// Moments are the past and planned events of the campaign, in chronological order.
 	Moments []Moment
-	Notes   []Sentence
+	// Spans are what changed or disturbed the campaign, as far as it is known, in the order of their beginning.
+	Spans []Span
+	Notes []Sentence
 }
 
 // Unpaid returns how many granted packets the ledger does not have yet.

@@ -40,17 +40,30 @@ type Why struct {
 	TimeZone string        `json:"time_zone,omitempty"`
 	Grants   []WhyGrant    `json:"grants"`
 	Unread   []find.Unread `json:"unread"`
+	// Codes says that the campaign's packets have coupon codes. A trail has none.
+	Codes bool `json:"-"`
 	// Nothing is the sentence for the console if there is no grant.
 	Nothing model.Sentence `json:"-"`
 }
 
-// CheckRead returns an error if a store could not be read. It names these stores.
+// CheckRead returns an error if a store could not be read. It names these stores, and says why unless a step does.
 func (w *Why) CheckRead() error {
 	var errs []error
 	for _, u := range w.Unread {
-		errs = append(errs, hongbao.Outagef(hongbao.ClassTransient, "%s could not be asked: %s", u.Where, u.Why))
+		why := u.Why
+		if w.says(why) {
+			why = "the steps say why"
+		}
+		errs = append(errs, hongbao.Outagef(hongbao.ClassTransient, "%s could not be asked: %s", u.Where, why))
 	}
 	return errors.Join(errs...)
+}
+
+// says reports whether the text of a step contains a text.
+func (w *Why) says(text string) bool {
+	return slices.ContainsFunc(w.Grants, func(g WhyGrant) bool {
+		return slices.ContainsFunc(g.Steps, func(s WhyStep) bool { return strings.Contains(s.Text, text) })
+	})
 }
 
 // WhyGrant is one of the user's grants.
@@ -96,6 +109,7 @@ func Explain(t *find.Trail, user string) *Why {
 	e := explainer{t, time.UTC}
 	out := &Why{Campaign: t.Campaign, User: user, Grants: []WhyGrant{}, Unread: t.Unread}
 	if t.Terms != nil {
+		out.Codes = t.Terms.Codes
 		if zone, err := time.LoadLocation(t.Terms.TimeZone); err == nil {
 			e.zone, out.TimeZone = zone, t.Terms.TimeZone
 		}
@@ -147,7 +161,11 @@ func (e explainer) several(user string, grants []WhyGrant) string {
 		sum += wonIn(&e.Steps[i]).Amount
 		count[grants[i].State]++
 	}
-	text := fmt.Sprintf("%s won %s", user, plural.Of(len(grants), "packet"))
+	prize := "packet"
+	if e.coupons() {
+		prize = "coupon"
+	}
+	text := fmt.Sprintf("%s won %s", user, plural.Of(len(grants), prize))
 	if e.Currency != "" {
 		text += ", " + money.Text(sum, e.Currency) + " in all"
 	}
@@ -186,7 +204,11 @@ func (e explainer) grant(s *find.TrailStep, user string) WhyGrant {
 	g := wonIn(s)
 	first := model.Say("%s won packet %d at %s", user, s.Packet, e.day(g.Time))
 	about := model.Say("packet %d, event %s", s.Packet, g.Event)
-	if e.Currency != "" {
+	switch {
+	case e.coupons():
+		first = model.Say("%s won coupon %d at %s", user, s.Packet, e.day(g.Time))
+		about = model.Say("coupon %d, event %s", s.Packet, g.Event)
+	case e.Currency != "":
 		prize := model.Sums{{Currency: e.Currency, Amount: g.Amount}}
 		first = model.Say("%s won %s at %s", user, prize, e.day(g.Time))
 		about = model.Say("%s, packet %d, event %s", prize, s.Packet, g.Event)
@@ -208,7 +230,26 @@ func (e explainer) grant(s *find.TrailStep, user string) WhyGrant {
 		}
 	}
 	out.Sentence = strings.TrimSuffix(strings.Join(clauses, ", "), ".") + "."
+	slices.SortStableFunc(out.Steps[1:], byTime)
 	return out
+}
+
+// byTime sorts steps by their times. Those without a time come last.
+func byTime(a, b WhyStep) int {
+	switch {
+	case a.At != nil && b.At != nil:
+		return a.At.Compare(*b.At)
+	case a.At != nil:
+		return -1
+	case b.At != nil:
+		return 1
+	}
+	return 0
+}
+
+// coupons reports whether the packets are coupons without a value.
+func (e explainer) coupons() bool {
+	return e.Currency == "" && e.Terms != nil && e.Terms.Kind == hongbao.KindCoupon
 }
 
 func (e explainer) noReceipt() model.Sentence {

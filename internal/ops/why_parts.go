@@ -16,6 +16,7 @@ type deed struct{ done, not, notYet, perhaps model.Sentence }
 
 var (
 	paid      = deed{model.Say("paid"), model.Say("not paid"), model.Say("not paid yet"), model.Say("perhaps paid")}
+	recorded  = deed{model.Say("recorded"), model.Say("not recorded"), model.Say("not recorded yet"), model.Say("perhaps recorded")}
 	announced = deed{model.Say("announced"), model.Say("not announced"), model.Say("not announced yet"), model.Say("perhaps announced")}
 )
 
@@ -71,13 +72,22 @@ func (e explainer) parts(s *find.TrailStep, g *find.TrailGrant) (list []part) {
 	return list
 }
 
+// booked is what the ledger does with a grant: it pays money, and records a coupon without a value.
+func (e explainer) booked() deed {
+	if e.coupons() {
+		return recorded
+	}
+	return paid
+}
+
 // paid is the payment that the ledger has booked.
 func (e explainer) paid(s *find.TrailStep, g *find.TrailGrant) part {
-	clause := paid.done
+	done := e.booked().done
+	clause := done
 	if s.Paid != nil {
-		clause = e.after(paid.done, g.Time, *s.Paid)
+		clause = e.after(done, g.Time, *s.Paid)
 	}
-	return did(clause, paid.done, s.Paid, model.Say("booked in the ledger"))
+	return did(clause, done, s.Paid, model.Say("booked in the ledger"))
 }
 
 // announced says when the topic got the record of a grant.
@@ -102,19 +112,19 @@ func (e explainer) after(what model.Sentence, granted, at time.Time) model.Sente
 // unpaid says why the ledger has not booked a grant.
 func (e explainer) unpaid(s *find.TrailStep, x *find.TrailSink) part {
 	if why, unread := e.unreadWhy(inLedger); unread {
-		return unsure(paid, e.since(model.Say("the ledger could not be asked"), x), verbatim(why))
+		return unsure(e.booked(), e.since(model.Say("the ledger could not be asked"), x), verbatim(why))
 	}
 	switch q := s.Quarantine; {
 	case q != nil && q.Resolution != "":
-		return not(paid, WhyGivenUp, model.Say("%s decided in quarantine %s: %s", q.ResolvedBy, strconv.FormatInt(q.ID, 10), q.Resolution), none)
+		return not(e.booked(), WhyGivenUp, model.Say("%s decided in quarantine %s: %s", q.ResolvedBy, strconv.FormatInt(q.ID, 10), q.Resolution), none)
 	case q != nil:
-		return not(paid, WhyPerson, model.Say("it is in quarantine: %s", strings.ReplaceAll(string(q.Reason), "_", " ")),
+		return not(e.booked(), WhyPerson, model.Say("it is in quarantine: %s", strings.ReplaceAll(string(q.Reason), "_", " ")),
 			model.Say("a person decides: %s", "hongbao quarantine show "+strconv.FormatInt(q.ID, 10)))
 	case s.Asking != "":
-		return not(paid, WhyWaiting, model.Say("the balance system was asked, and its answer is not known yet"),
+		return not(e.booked(), WhyWaiting, model.Say("the balance system was asked, and its answer is not known yet"),
 			model.Say("worker %s asks", s.Asking))
 	}
-	return e.undelivered(paid, verbatim("hongbao quarantine list --all, hongbao audit"), x)
+	return e.undelivered(e.booked(), verbatim("hongbao quarantine list --all, hongbao audit"), x)
 }
 
 // unannounced says why the topic does not have a grant's record.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/optional"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/ops/find"
@@ -199,6 +200,38 @@ func TestWhyOfAGrant(t *testing.T) {
 			require.NotEmpty(t, s.Text, "%s: %v", c.says, s)
 		}
 	}
+}
+
+// A coupon without a value is recorded, not paid. The steps are in the order of time, and those without a time come last.
+func TestWhyOfACoupon(t *testing.T) {
+	t.Parallel()
+	out := Explain(oneGrant(func(t *find.Trail, s *find.TrailStep) {
+		t.Currency, t.Terms.Kind = "", hongbao.KindCoupon
+		pay(s, 2*time.Second)
+		publish(s)
+		s.Sinks = append([]find.TrailSink{{Sink: "crm"}}, s.Sinks...)
+	}), "u1")
+	require.Contains(t, out.Sentence, "u1 won coupon 17 at 2026-02-17 20:00:03 (Asia/Shanghai), ")
+	require.Contains(t, out.Sentence, ", recorded 2.0 s later, announced 1.2 s later.")
+	var steps []string
+	for _, s := range out.Grants[0].Steps {
+		steps = append(steps, s.Step)
+	}
+	require.Equal(t, []string{"won", "announced", "recorded", "not delivered to crm"}, steps)
+}
+
+// The reason of an outage is said once: by a step, or else by the error.
+func TestWhySaysAReasonOnce(t *testing.T) {
+	t.Parallel()
+	out := Explain(oneGrant(func(t *find.Trail, s *find.TrailStep) {
+		pay(s, time.Second)
+		s.Sinks[1].Finished = true
+		t.Unread = append(t.Unread, find.Unread{Where: "topic", Why: "connection refused"})
+	}), "u1")
+	require.Contains(t, out.Grants[0].Steps[2].Text, "connection refused")
+	require.EqualError(t, out.CheckRead(), "topic could not be asked: the steps say why")
+	out.Grants = nil
+	require.EqualError(t, out.CheckRead(), "topic could not be asked: connection refused")
 }
 
 // The sentence about a user without a grant, in each state of the campaign.

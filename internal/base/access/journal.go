@@ -77,6 +77,12 @@ func AddressOf(ctx context.Context) string {
 	return who.Address
 }
 
+// IsLocal reports whether the actor of ctx is the user of this process, who has the passwords of all stores.
+func IsLocal(ctx context.Context) bool {
+	who, _ := ctx.Value(actorKey{}).(Actor)
+	return who.Who == ""
+}
+
 // Name returns the name under which the journal, dead letters and decisions record the caller.
 func (c *Caller) Name() string { return "key:" + c.Key }
 

@@ -63,8 +63,8 @@ func (c *conn) first() ([]byte, error) {
 		return nil, fmt.Errorf("%s answers, but not as Kafka: its first bytes are %q; check the host and port in "+
 			"kafka.brokers", c.address, head)
 	case err != nil:
-		return nil, fmt.Errorf("%s accepts connections, but does not answer as Kafka: %w; check the port in kafka.brokers, "+
-			"and kafka.tls", c.address, err)
+		return nil, fmt.Errorf("%s accepts connections, but does not answer as Kafka: %w; check kafka.brokers and "+
+			"kafka.tls", c.address, err)
 	}
 	return head, nil
 }

@@ -43,7 +43,7 @@ func TestFirstAnswer(t *testing.T) {
 		"a short text":        {"BAD\n", `not as Kafka: its first bytes are "BAD\n"`},
 		"gRPC":                {"\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x05\x00\x00\x40\x00", "not as Kafka"},
 		"an alert of TLS":     {"\x15\x03\x03\x00\x02\x02\x0a", "alert of TLS: set kafka.tls to true"},
-		"none, a broken line": {"", "does not answer as Kafka: EOF; check the port in kafka.brokers, and kafka.tls"},
+		"none, a broken line": {"", "does not answer as Kafka: EOF; check kafka.brokers and kafka.tls"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -81,7 +81,7 @@ func TestTLS(t *testing.T) {
 		"a broker without TLS":              {known, testkit.Answering(t, ""), "does not answer by TLS: EOF; set kafka.tls to false"},
 		"a web server without TLS":          {known, testkit.Answering(t, "HTTP/1.1 400 Bad Request"), "does not answer by TLS: tls: first record"},
 		"a certificate of another":          {unknown, over(answer), "TLS handshake with "},
-		"TLS, asked by a client without it": {Dialer{Timeout: 10 * time.Second}, over(answer), "check the port in kafka.brokers, and kafka.tls"},
+		"TLS, asked by a client without it": {Dialer{Timeout: 10 * time.Second}, over(answer), "check kafka.brokers and kafka.tls"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -167,23 +167,25 @@ func (c *Console) endLink(w http.ResponseWriter, r *http.Request, who *access.Ca
 	http.Redirect(w, r, "/campaigns/"+id+"/links?done=ended", http.StatusSeeOther) //nolint:gosec // id was checked
 }
 
-// watchedBy returns the reading of a campaign without what a link does not show: who paused what and why, the audit, texts
-// of errors, shards, and money unless the link has it.
+// watchedBy returns what a link shows of the reading of a campaign: not who did what and why, no audit, no texts of errors,
+// no shards, and money only if the link has it.
 func (w *watched) watchedBy(link *access.Session) *watched {
-	live := *w.Live
-	live.Paused, live.Audit, live.Places, live.Notes, live.Moments, live.Undrawn = nil, model.Verdict{}, nil, nil, nil, nil
-	live.Spread, live.Sponsor = nil, ""
-	if !link.Money {
-		live.Funded, live.Paid, live.Refunded, live.GrantedSum, live.LeftSum = 0, 0, 0, 0, 0
+	c := &w.Campaign
+	live := &model.Live{
+		Campaign: model.Campaign{ID: c.ID, Name: c.Name, Kind: c.Kind, Packets: c.Packets, Currency: c.Currency, State: c.State,
+			Status: c.Status, From: c.From, To: c.To, TimeZone: c.TimeZone, Outage: c.Outage, InRedis: c.InRedis, Dealt: c.Dealt,
+			Granted: c.Granted, Left: c.Left, Sinks: c.Sinks, Samples: c.Samples},
+		Lags: w.Lags, Settled: w.Settled, LedgerUnread: w.LedgerUnread, LoadBegun: w.LoadBegun, Answers: w.Answers, First: w.First,
+		Last: w.Last, Created: w.Created, Loading: w.Loading, Full: w.Full, Revealed: w.Revealed, Timeline: w.Timeline, Step: w.Step,
 	}
-	sinks := make([]deliveries.SinkStatus, len(w.sinks))
+	if link.Money {
+		live.Funded, live.Paid, live.Refunded, live.GrantedSum, live.LeftSum = c.Funded, c.Paid, c.Refunded, c.GrantedSum, c.LeftSum
+	}
+	var sinks []deliveries.SinkStatus // nil if they could not be read
 	for i := range w.sinks {
-		sinks[i] = deliveries.SinkStatus{Sink: w.sinks[i].Sink, State: w.sinks[i].State}
+		sinks = append(sinks, deliveries.SinkStatus{Sink: w.sinks[i].Sink, State: w.sinks[i].State})
 	}
-	if w.sinks == nil {
-		sinks = nil
-	}
-	return &watched{Live: &live, sinks: sinks, read: w.read}
+	return &watched{Live: live, sinks: sinks, read: w.read}
 }
 
 // viewOfLink returns the page that the owner of a link sees.

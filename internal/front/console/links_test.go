@@ -90,9 +90,10 @@ func TestLinkShowsOneCampaign(t *testing.T) {
 		Paid: 444_44, Refunded: 555_55, Paused: &model.Pause{By: "key:wei", Why: "wrong users"}, CanResume: true}, Settled: 10,
 		Notes: []model.Sentence{note}, Spread: []model.Bin{{Low: 666_66, High: 777_77, Granted: 10}}, Hash: "4711",
 		Split:   hongbao.Split{Min: 888_88, Max: 999_99},
+		Spans:   []model.Span{{Kind: model.SpanPaused, From: audited, By: "cli:li", Why: "a leak"}},
 		Moments: []model.Moment{{What: note, At: audited}}, Audit: model.Verdict{Differences: 3, At: audited},
 		Lags: []model.Lag{{Sink: "kafka", Grants: 3}}}
-	secret := []string{"acme", "wei", "wrong users", "a note", "4711", "key-operator", "audit", "/journal", "/sinks", "<form method=\"post\" action=\"/campaigns",
+	secret := []string{"acme", "wei", "wrong users", "cli:li", "a leak", "a note", "4711", "key-operator", "audit", "/journal", "/sinks", "<form method=\"post\" action=\"/campaigns",
 		"66.66", "77.77", "88.88", "555.55"}
 	sums := []string{"222.22", "444.44", "111.11", "333.33"}
 	for _, link := range []string{linkOf + "rain", linkOf + "rain+money"} {

@@ -29,7 +29,7 @@ func TestATrailIsASentenceAndAPath(t *testing.T) {
 		"sink kafka</span>.")
 	require.Contains(t, page, `<li class="done"><p class="t">`+local)
 	require.Contains(t, page, `<li class="todo"><p class="t"></p>`)
-	require.Contains(t, page, "<code>hongbao why u1 rain</code>")
+	require.Contains(t, page, "<code>hongbao why rain u1</code>")
 	tongues, err := newTongues()
 	require.NoError(t, err)
 	chinese, err := tongues[1].markup(f.trails.List[0].Clauses[2])

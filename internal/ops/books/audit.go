@@ -176,6 +176,9 @@ func (a Books) Audit(ctx context.Context, opts audit.Options) (*model.AuditRepor
 	}
 	var stored []model.TopicBase
 	if a.app.Has(configs.SinkBalance) {
+		if err := a.app.SomeHas(ctx, opts.Campaigns...); err != nil {
+			return nil, err
+		}
 		plans, err := a.app.Plans()
 		if err != nil {
 			return nil, err

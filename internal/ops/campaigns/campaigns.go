@@ -361,7 +361,7 @@ func (a Campaigns) Reveal(ctx context.Context, id string) (*campaign.Disclosure,
 	})
 	switch {
 	case errors.Is(err, ledger.ErrNoCampaign):
-		return nil, app.NoCampaign(id)
+		return nil, a.app.NoCampaign(ctx, id)
 	case errors.Is(err, ledger.ErrNotRefunded):
 		return nil, fmt.Errorf("%w: `hongbao campaign close %s`, then `hongbao campaign refund %s`", err, id, id)
 	case err != nil:

@@ -123,19 +123,13 @@ func CheckReplayed(r *model.ReplayReport) error {
 	return nil
 }
 
-// someHas returns an error for a campaign that neither the ledger nor Redis has. Without it, a replay of a mistyped id
-// would seem to be finished.
+// someHas returns an error for a campaign that does not exist. Only a deployment with payments, or a replay of them, reads
+// the ledger.
 func (a Deliveries) someHas(ctx context.Context, id, to string) error {
 	if id == "" || !a.app.Has(configs.SinkBalance) && to != configs.SinkBalance {
 		return nil
 	}
-	if _, found, err := a.app.Ledger().Campaign(ctx, id); err != nil || found {
-		return err
-	}
-	if _, found, err := a.app.Store().Campaign(id).Status(ctx); err != nil || found {
-		return err
-	}
-	return app.NoCampaign(id)
+	return a.app.SomeHas(ctx, id)
 }
 
 // replayTo sets the target of a replay: the handler, and the done bits of the events that the target already has.

@@ -2,13 +2,14 @@ package deliveries
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/sinks/publish"
 	"github.com/hongbao-project/hongbao/topic"
@@ -39,6 +40,8 @@ type Tail struct {
 	Since time.Time
 	// Last is how many of the last grants to show first; -1 for all.
 	Last int
+	// Says gets what a person should know besides the grants: a campaign without any, or that Kafka can't be read.
+	Says func(text string)
 }
 
 // Tail sends the topic's grants to lines. It does not use Redis.
@@ -48,23 +51,30 @@ func (a Deliveries) Tail(ctx context.Context, o Tail, lines chan<- Tailed) error
 		return err
 	}
 	defer topic.Close()
-	t := tailing{Tail: o, app: a.app, topic: topic, printed: make([]int64, a.app.Config.Publisher.Partitions)}
+	t := tailing{Tail: o, topic: topic, printed: make([]int64, a.app.Config.Publisher.Partitions), seen: map[string]bool{}}
 	return t.scan(ctx, lines)
 }
 
 // tailing is one run of Tail.
 type tailing struct {
 	Tail
-	app     *app.App
 	topic   *publish.Log
 	printed []int64 // per partition, the offset after the last printed grant
+
+	mu   sync.Mutex
+	seen map[string]bool // the campaigns of all grants that were read
+	few  bool            // the topic has fewer grants than Last
 }
 
 // scan sends the selected grants to lines. With Follow it continues until ctx ends, even while the brokers are down.
 func (t *tailing) scan(ctx context.Context, lines chan<- Tailed) error {
 	var from []int64
+	down := false
 	for {
 		next, err := t.turn(ctx, from, lines)
+		if err == nil && from == nil && (t.Last < 0 || t.few) {
+			t.sayMissing()
+		}
 		switch {
 		case !t.Follow:
 			return err
@@ -72,13 +82,29 @@ func (t *tailing) scan(ctx context.Context, lines chan<- Tailed) error {
 			return nil // Stopped by ctx, as requested
 		case err == nil:
 			from = next
-		case hongbao.IsOutage(err):
-			t.app.Log().Warn("the topic can't be reached, tail waits", zap.Error(err))
-		default:
+			if down {
+				t.Says("the topic can be read again")
+			}
+			down = false
+		case !hongbao.IsOutage(err):
 			return err
+		case !down:
+			t.Says(fmt.Sprintf("the topic can't be read: %v; tail waits and continues by itself", err))
+			down = true
 		}
 		if !retry.Pause(ctx, 200*time.Millisecond) {
 			return nil
+		}
+	}
+}
+
+// sayMissing names the selected campaigns of which the topic has no grant.
+func (t *tailing) sayMissing() {
+	others := slices.Sorted(maps.Keys(t.seen))
+	for _, id := range t.Campaigns {
+		if !t.seen[id] {
+			t.Says(fmt.Sprintf("there is no grant of campaign %s here%s (`hongbao campaign list` shows the campaigns)", id,
+				knob.Hint(id, others)))
 		}
 	}
 }
@@ -106,6 +132,9 @@ func (t *tailing) turn(ctx context.Context, from []int64, lines chan<- Tailed) (
 // read calls fn for the grants of the selected campaigns, in one goroutine per partition.
 func (t *tailing) read(ctx context.Context, from []int64, fn func(l *Tailed)) ([]int64, error) {
 	r, err := t.topic.Scan(ctx, from, func(at publish.Position, e topic.Event) error {
+		t.mu.Lock()
+		t.seen[e.Grant.Campaign] = true
+		t.mu.Unlock()
 		if g := &e.Grant; len(t.Campaigns) == 0 || slices.Contains(t.Campaigns, g.Campaign) {
 			fn(&Tailed{at.Partition, at.Offset, g.EventID(), g.Campaign, g.Packet, g.User, g.Amount, g.Currency, g.Time.UTC(),
 				g.RequestID, g.Code})
@@ -144,6 +173,7 @@ func (t *tailing) lastOnes(ctx context.Context, lines chan<- Tailed) ([]int64, e
 	}
 	all := slices.Concat(kept...)
 	slices.SortStableFunc(all, func(a, b Tailed) int { return a.Time.Compare(b.Time) })
+	t.few = len(all) < t.Last
 	for _, l := range all[max(len(all)-t.Last, 0):] {
 		lines <- l
 	}

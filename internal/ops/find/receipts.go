@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -32,7 +31,7 @@ func (a Find) receipts(ctx context.Context, id, user string) (model.Receipts, er
 	}
 	found, err := a.receiptsFromLedger(ctx, &out)
 	if err == nil && !found {
-		err = app.NoCampaign(id)
+		err = a.app.NoCampaign(ctx, id)
 	}
 	return out, err
 }

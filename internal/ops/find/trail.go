@@ -118,7 +118,7 @@ func (a Find) trail(ctx context.Context, q TrailOf) (*Trail, error) {
 		return nil, err
 	}
 	if !inLedger && !inRedis && len(t.out.Unread) == 0 {
-		return nil, app.NoCampaign(q.Campaign)
+		return nil, a.app.NoCampaign(ctx, q.Campaign)
 	}
 	t.followAll(ctx)
 	if err := t.topic(ctx); err != nil {

@@ -31,6 +31,9 @@ type TrailTerms struct {
 	To       time.Time `json:"to" doc:"End of the window for grabs."`
 	TimeZone string    `json:"time_zone" doc:"IANA name of the campaign's time zone."`
 	MostHeld int64     `json:"user_limit" doc:"The most packets that one user can get in the campaign."`
+	// Kind and Codes say what a user gets.
+	Kind  hongbao.Kind `json:"kind" doc:"What the packets are: 'red_packet' or 'coupon'."`
+	Codes bool         `json:"codes" doc:"True if each packet has a coupon code. The trail does not have it."`
 }
 
 // TrailMoney says when the ledger has booked a grant, or what keeps it from booking it.
@@ -113,7 +116,8 @@ func (t *trailSearch) campaign(ctx context.Context) error {
 }
 
 func termsOf(c *hongbao.Campaign) *TrailTerms {
-	return &TrailTerms{c.From.UTC(), c.To.UTC(), c.TimeZone, c.UserHold()}
+	return &TrailTerms{From: c.From.UTC(), To: c.To.UTC(), TimeZone: c.TimeZone, MostHeld: c.UserHold(), Kind: c.Kind,
+		Codes: c.Codes != nil}
 }
 
 // unreadAny reports whether a store could not be read.
@@ -227,7 +231,11 @@ func waitOf(s *deliveries.Status, sink, campaign string) TrailWait {
 				return TrailWait{deliveries.SinkPaused, fmt.Sprintf("paused for this campaign by %s: %s", c.By, c.Why), since(x), nil}
 			}
 		}
-		return TrailWait{x.State, string(x.Why), since(x), x.DownSince}
+		wait := TrailWait{State: x.State, Why: string(x.Why), Since: since(x)}
+		if x.Down != nil {
+			wait.DownSince = &x.Down.Since
+		}
+		return wait
 	}
 	return TrailWait{}
 }

@@ -63,7 +63,7 @@ func TestListWhileATopUpIsNotDealt(t *testing.T) {
 	text, err := json.Marshal(page)
 	require.NoError(t, err)
 	at := func(at time.Time) string { return at.UTC().Format(time.RFC3339) }
-	require.JSONEq(t, `{"campaigns": [{"id": "rain", "name": "Rain", "kind": "red_packet", "packets": 6, "currency": "CNY",
+	require.JSONEq(t, `{"campaigns": [{"id": "rain", "name": "Rain", "kind": "red_packet", "packets": 6, "granted": 0, "currency": "CNY",
 		"funded_amount": 600, "granted_amount": 0, "refunded_amount": 0, "state": "funded", "status": "open",
 		"from": "`+at(now)+`", "to": "`+at(now.Add(time.Hour))+`", "time_zone": "UTC", "codes": null}], "next": null}`, string(text))
 	live, err := NewSource(a).Campaign(t.Context(), "rain")

@@ -26,6 +26,7 @@ type Unpaid struct {
 	Campaign string         `json:"campaign"`
 	Grants   int64          `json:"grants"`
 	Amount   hongbao.Amount `json:"amount"`
+	Currency string         `json:"currency,omitempty"`
 	List     []UnpaidGrant  `json:"list"`
 }
 
@@ -107,7 +108,7 @@ func (s *unpaidSearch) ask(ctx context.Context) error {
 				return err
 			}
 			if !archived {
-				u = &Unpaid{Campaign: g.Campaign}
+				u = &Unpaid{Campaign: g.Campaign, Currency: g.Currency}
 			}
 			s.found[g.Campaign] = u
 		}
