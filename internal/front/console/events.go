@@ -45,7 +45,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 		return
 	}
 	defer c.poller.leave(watcher)
-	out := stream{w: w, control: http.NewResponseController(w), tongue: c.tongueOf(r)}
+	out := stream{w: w, control: http.NewResponseController(w), tongue: c.tongueOf(r), short: who.Link != nil}
 	if err := out.begin(); err != nil {
 		c.log.Info("a stream of events could not begin", zap.Error(err))
 		return
@@ -168,6 +168,7 @@ type stream struct {
 	control *http.ResponseController
 	tongue  *tongue
 	frame   string // as it was sent last
+	short   bool   // whether to leave out the texts of errors
 }
 
 // trouble sends why the page is not up to date.
@@ -176,7 +177,10 @@ func (s *stream) trouble(why model.Sentence) error {
 	if err != nil {
 		return err
 	}
-	return s.send("trouble", text+" "+why.Original)
+	if !s.short {
+		text += " " + why.Original
+	}
+	return s.send("trouble", text)
 }
 
 func (s *stream) begin() error {

@@ -45,6 +45,14 @@ func (c *Console) cookieOf(r *http.Request, suffix string) string {
 	return cookie.Value
 }
 
+// linkOf returns the link by which the request reads, or "". A key and a session go before it.
+func (c *Console) linkOf(r *http.Request) string {
+	if web.Bearer(r) != "" || c.session(r) != "" {
+		return ""
+	}
+	return c.cookieOf(r, linkSuffix)
+}
+
 // callerOf identifies the caller by the API key in the header or, without that, by the session cookie, or by the cookie of
 // a link. It does not accept a key in the URL.
 func (c *Console) callerOf(r *http.Request) (access.Caller, error) {
@@ -54,7 +62,7 @@ func (c *Console) callerOf(r *http.Request) (access.Caller, error) {
 	if session := c.session(r); session != "" {
 		return c.authority.Session(r.Context(), session)
 	}
-	if link := c.cookieOf(r, linkSuffix); link != "" {
+	if link := c.linkOf(r); link != "" {
 		return c.authority.Link(r.Context(), link)
 	}
 	return access.Caller{}, access.ErrUnauthorized
@@ -80,7 +88,7 @@ func (c *Console) admit(a access.Action, links bool, h handler) http.Handler {
 		}
 		ctx := access.As(r.Context(), web.ActorOf(&who, r, ""))
 		switch {
-		case errors.Is(err, access.ErrUnauthorized) && c.session(r) == "" && c.cookieOf(r, linkSuffix) != "":
+		case errors.Is(err, access.ErrUnauthorized) && c.linkOf(r) != "":
 			c.fail(w, r, http.StatusUnauthorized, noLink)
 		case errors.Is(err, access.ErrUnauthorized) && (!reads(r) || r.URL.Path == "/events"):
 			c.fail(w, r, http.StatusUnauthorized, model.Say("Your session is over. Log in again."))
