@@ -74,14 +74,14 @@ func (p Place) readStocks(ctx context.Context, generations int64) (*CampaignFiel
 	var fields *redis.MapStringStringCmd
 	var holders *redis.IntCmd
 	var stocks []stockRead
-	_, err := p.rdb.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+	err := together(ctx, p.rdb, func(pipe redis.Pipeliner) {
 		fields, holders = pipe.HGetAll(ctx, p.Keys.Campaign(p.Campaign)), pipe.HLen(ctx, p.Keys.Receipts(p.Campaign))
+		stocks = nil
 		for g := int64(1); g <= generations; g++ {
 			stock := p.Keys.StockOf(p.Campaign, g)
 			stocks = append(stocks, stockRead{pipe.LLen(ctx, stock), pipe.LRange(ctx, stock, 0, MaxChunk-1),
 				pipe.LRange(ctx, p.Keys.LoadedTotals(p.Campaign, g), 0, -1)})
 		}
-		return nil
 	})
 	if err != nil {
 		return nil, 0, nil, fmt.Errorf("read campaign %s: %w", p.Campaign, Classify(err))

@@ -151,14 +151,13 @@ func (p Place) CampaignKeys(ctx context.Context) (has CampaignKeys, err error) {
 	var receipts, withheld *redis.IntCmd
 	var stocks []*redis.IntCmd
 	for dealt := int64(1); ; {
-		stocks = nil
-		_, err = p.rdb.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+		err = together(ctx, p.rdb, func(pipe redis.Pipeliner) {
 			fields, seq = pipe.HGetAll(ctx, p.Keys.Campaign(p.Campaign)), pipe.HGet(ctx, p.Keys.Meta(), "seq")
 			receipts, withheld = pipe.HLen(ctx, p.Keys.Receipts(p.Campaign)), pipe.LLen(ctx, p.Keys.Withheld(p.Campaign))
+			stocks = nil
 			for g := range dealt {
 				stocks = append(stocks, pipe.LLen(ctx, p.Keys.StockOf(p.Campaign, g+1)))
 			}
-			return nil
 		})
 		if err != nil {
 			return has, fmt.Errorf("read campaign %s: %w", p.Campaign, Classify(err))

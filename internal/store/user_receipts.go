@@ -88,12 +88,11 @@ func (c Campaign) receiptsOver(ctx context.Context, places []Place, user string)
 func receiptsOn(ctx context.Context, node redis.UniversalClient, places []Place, user string) ([]UserReceipts, []error) {
 	list, errs := make([]UserReceipts, len(places)), make([]error, len(places))
 	reads := make([]func() (UserReceipts, error), len(places))
-	_, _ = node.TxPipelined(ctx, func(pipe redis.Pipeliner) error { // each command has its own error
+	_ = together(ctx, node, func(pipe redis.Pipeliner) { // each command has its own error
 		server := pipe.Info(ctx, "server", "replication")
 		for i, p := range places {
 			reads[i] = p.askReceipts(ctx, pipe, server, user)
 		}
-		return nil
 	})
 	for i, read := range reads {
 		list[i], errs[i] = read()

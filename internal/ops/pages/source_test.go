@@ -74,3 +74,15 @@ func TestListWhileATopUpIsNotDealt(t *testing.T) {
 	require.EqualValues(t, 4, live.Left)
 	require.EqualValues(t, 2, live.Adding())
 }
+
+// While Redis is full, a page shows what Redis has, and that it is full.
+func TestRedisIsFull(t *testing.T) {
+	t.Parallel()
+	s := sampled(t)
+	require.NoError(t, s.Redis().ConfigSet(t.Context(), "maxmemory", "1").Err())
+	live, err := s.Campaign(t.Context(), "rain")
+	require.NoError(t, err)
+	require.True(t, live.Full)
+	require.Equal(t, "open", live.Status, "%v", live.Note)
+	require.True(t, live.InRedis)
+}
