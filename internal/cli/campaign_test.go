@@ -207,7 +207,7 @@ func TestLoadOfAHalfGrantedCampaignChangesNothing(t *testing.T) {
 	before := d.content()
 	loads()
 	require.Equal(t, before, d.content())
-	d.ok("campaign", "pause", "rain", "--why", "test")
+	d.ok("campaign", "pause", "rain", "--by", "ann", "--why", "test")
 	loads()
 	require.Equal(t, store.StatePaused, d.show("rain").Redis.State, "a load does not resume a paused campaign")
 	s := d.show("rain")
