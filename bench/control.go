@@ -196,8 +196,8 @@ func (b *controlBench) row(ctx context.Context, o options) (Result, error) {
 	res.HowOurs = fmt.Sprintf("p99 of grabs through `hongbao serve` at %.0f grabs/s, half of the rate that %d connections reach, "+
 		"while a worker books and publishes them and `hongbao control` audits everything again and again, replays all grants "+
 		"to another topic at %d/s, creates and loads campaigns, and %d viewers watch %[4]d campaigns. All processes share the "+
-		"machine's cores, but in production control has its own; so it runs at the lowest priority (nice 19). The latency counts "+
-		"from the planned arrival; %[5]s a round, the first %[6]s not counted", load.rate, httpCallers, replayRate, controlPages, loadFor,
+		"machine's cores, but in production control has its own; so it runs only while a core is idle (SCHED_IDLE). The latency "+
+		"counts from the planned arrival; %[5]s a round, the first %[6]s not counted", load.rate, httpCallers, replayRate, controlPages, loadFor,
 		warmFor)
 	res.HowBaseline = "the same rain without control"
 	return res, err
@@ -252,7 +252,7 @@ func (b *controlBench) settled(ctx context.Context, id string) error {
 
 // work starts control and gives it work without pause. The function end ends both.
 func (b *controlBench) work(ctx context.Context) (end func() error, err error) {
-	stop, err := b.start(ctx, b.controlOps, []string{"nice", "-n", "19"}, "control")
+	stop, err := b.start(ctx, b.controlOps, []string{"chrt", "--idle", "0"}, "control")
 	if err != nil {
 		return nil, err
 	}

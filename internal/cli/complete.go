@@ -65,7 +65,7 @@ func complete(cmd *cobra.Command) {
 		}
 		return answer(byWord[words[min(len(args), len(words)-1)]], cmd, args, prefix)
 	}
-	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { // only the command's own: cobra adds the others when it runs the command
 		if c := byFlag[f.Name]; c != nil {
 			// The call fails only for a flag that does not exist or that has a completion already.
 			_ = cmd.RegisterFlagCompletionFunc(f.Name,

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -116,4 +117,16 @@ func TestEveryArgumentHasACompletion(t *testing.T) {
 	for name := range byFlag {
 		require.True(t, flags[name], "no command has --%s", name)
 	}
+}
+
+// Every call of the program builds all its commands. cobra copies the flags of all knobs into a command that is asked for
+// its local flags, so nothing may ask all commands.
+func TestCommandsAreBuiltCheaply(t *testing.T) {
+	before, after := new(runtime.MemStats), new(runtime.MemStats)
+	runtime.ReadMemStats(before)
+	for range 10 {
+		root()
+	}
+	runtime.ReadMemStats(after)
+	require.Less(t, (after.TotalAlloc-before.TotalAlloc)/10, uint64(1<<20), "bytes to build all commands once")
 }

@@ -37,7 +37,7 @@ func TestInitFoundsOnce(t *testing.T) {
 	}
 
 	made := d.ok("init")
-	require.Contains(t, made, "tables made: 0012_ledger.sql, 0013_owed.sql, 0014_job.sql; deployment "+d.prefix+" is founded\n")
+	require.Contains(t, made, "tables made: 0012_ledger.sql, 0013_owed.sql, 0014_job.sql, 0015_link.sql; deployment "+d.prefix+" is founded\n")
 	require.Contains(t, made, "3 founded, 0 founded before\n")
 	require.Contains(t, made, d.topic+"-made: as it must be\n")
 	before := d.content()

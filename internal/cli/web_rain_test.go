@@ -5,9 +5,16 @@ package cli
 import (
 	"context"
 	"fmt"
+	"image"
+	"image/color"
+	"image/png"
 	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
+	cdpbrowser "github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
@@ -61,6 +68,7 @@ func TestConsoleInARain(t *testing.T) {
 	d.ok("audit")
 	b.sees("#live", "agreed")
 	b.seesOnly("#status", "Live")
+	b.savesPicture()
 	b.press("#stage")
 	b.sees("main", "Sold out after")
 	require.Equal(t, all, b.text("#granted"))
@@ -83,4 +91,31 @@ func TestConsoleInARain(t *testing.T) {
 	b.do(send(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 1280, Height: 1040,
 		DeviceScaleFactor: 1}))
 	b.picture("rain", widths[0])
+}
+
+// savesPicture saves the picture of the result as PNG. The browser draws it: no part of it is empty, and nothing is blocked.
+func (b *browser) savesPicture() {
+	b.t.Helper()
+	dir := b.t.TempDir()
+	b.do(send(cdpbrowser.SetDownloadBehavior, cdpbrowser.SetDownloadBehaviorParams{Behavior: "allow", DownloadPath: dir}))
+	b.do(chromedp.Click("#png"))
+	file := filepath.Join(dir, "spring-rain.png")
+	require.Eventually(b.t, func() bool {
+		f, err := os.Open(file)
+		if err != nil {
+			return false
+		}
+		defer f.Close()
+		picture, err := png.Decode(f)
+		if err != nil {
+			return false
+		}
+		require.Equal(b.t, image.Rect(0, 0, 2400, 1260), picture.Bounds())
+		colours := map[color.Color]bool{}
+		for x := range 2400 {
+			colours[picture.At(x, 440)] = true // through the number
+		}
+		require.Greater(b.t, len(colours), 50)
+		return true
+	}, stepTimeout, 100*time.Millisecond)
 }

@@ -39,6 +39,10 @@ func TestConsole(t *testing.T) {
 	b.check("")
 	b.open("/restores")
 	b.check("")
+	for _, path := range []string{"/runbooks", "/runbooks/sink_down"} {
+		b.open(path)
+		b.check("")
+	}
 	b.open("/campaigns/spring-rain/end")
 	b.sees("main", "Type the campaign's id to confirm")
 	b.check("")

@@ -209,7 +209,7 @@ func newerSchemaStopsWriting(t *testing.T, f *fixture) {
 func testNotInitialized(t *testing.T, f *fixture) {
 	f.tamper(t, db.Stmt{SQL: `UPDATE hongbao_schema SET applied_at = 0`})
 	_, err := Open(t.Context(), f.config)
-	require.ErrorContains(t, err, "it has version 0, this build needs version 14")
+	require.ErrorContains(t, err, "it has version 0, this build needs version 15")
 	f.tamper(t, db.Stmt{SQL: `DROP TABLE hongbao_schema`})
 	for range 2 { // a failed Open creates no tables, so the second call fails, too
 		_, err = Open(t.Context(), f.config)
@@ -236,7 +236,7 @@ func testUnreleasedTables(t *testing.T, f *fixture) {
 		return version, lowest
 	}
 	version, lowest := numbers()
-	require.EqualValues(t, 14, version)
+	require.EqualValues(t, 15, version)
 	require.EqualValues(t, 12, lowest)
 	f.tamper(t, db.Stmt{SQL: `DELETE FROM hongbao_schema`}, db.Stmt{SQL: `DROP TABLE seal_seqs`})
 	for i, name := range []string{"0001_ledger.sql", "0002_access.sql", "0003_closes.sql"} {

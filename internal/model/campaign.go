@@ -190,7 +190,9 @@ type Live struct {
 	Step time.Duration
 	// Moments are the past and planned events of the campaign, in chronological order.
 	Moments []Moment
-	Notes   []Sentence
+	// Spans are what changed or disturbed the campaign, as far as it is known, in the order of their beginning.
+	Spans []Span
+	Notes []Sentence
 }
 
 // Unpaid returns how many granted packets the ledger does not have yet.

@@ -74,3 +74,8 @@ type OpeningSteps struct {
 	Marks     int64 `json:"mark_ms"`
 	Open      int64 `json:"open_ms"`
 }
+
+// Total returns the sum of the steps.
+func (s *OpeningSteps) Total() time.Duration {
+	return time.Duration(s.Ledger+max(s.Witnesses, s.Topic)+s.Judge+s.PutBack+s.Marks+s.Open) * time.Millisecond
+}

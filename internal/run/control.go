@@ -100,7 +100,7 @@ func (p *process) administer(ctx context.Context, server *configs.Control, with 
 	a = &administration{process: p, server: server, source: pages.NewSource(p.App), opened: make(chan struct{})}
 	a.jobs = jobs.New(p.Access(), p.Worker(), p.Log())
 	a.api, err = control.New(control.Config{AnswerTime: server.AnswerTime(), Patience: min(controlPatience, server.AnswerTime()/2)},
-		control.Deps{App: p.App, Authority: p.Authority(), Jobs: a.jobs, Log: p.Log()})
+		control.Deps{App: p.App, Authority: p.Authority(), Jobs: a.jobs, History: a.source.History, Log: p.Log()})
 	if err != nil {
 		return nil, err
 	}

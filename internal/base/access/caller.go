@@ -35,6 +35,8 @@ type Caller struct {
 	Expires time.Time
 	// Client is the client of the balance API that the key belongs to. It is empty for other roles.
 	Client string
+	// Link is the link by which someone without a key reads; nil for the owner of a key.
+	Link *Session
 	Spending
 }
 
@@ -72,7 +74,7 @@ func (c *Caller) Check(a Action, campaign string) error {
 func (c *Caller) May(a Action) error {
 	rule := ruleOf(a)
 	switch {
-	case !slices.Contains(rule.Roles, c.Role):
+	case !slices.Contains(rule.Roles, c.Role), c.Link != nil && a != ReadCampaigns:
 		return refused(ErrForbidden)
 	case rule.Whole && c.Scoped():
 		return refused(ErrWhole)

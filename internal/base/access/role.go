@@ -42,6 +42,8 @@ const (
 	LoadCampaign     Action = "load_campaign"
 	PauseCampaign    Action = "pause_campaign"
 	ResumeCampaign   Action = "resume_campaign"
+	ShareCampaign    Action = "share_campaign"
+	EndLink          Action = "end_link"
 	RequeueLetters   Action = "requeue_letters"
 	Replay           Action = "replay"
 	PauseSink        Action = "pause_sink"
@@ -115,6 +117,8 @@ var rules = []Rule{
 	{Action: LoadCampaign, What: "load a campaign into Redis", Roles: operators},
 	{Action: PauseCampaign, What: "pause a campaign", Roles: operators, WithoutLedger: true},
 	{Action: ResumeCampaign, What: "resume a campaign", Roles: operators, WithoutLedger: true},
+	{Action: ShareCampaign, What: "make a link that shows a campaign to people without a key", Roles: operators},
+	{Action: EndLink, What: "end such a link", Roles: operators},
 	{Action: RequeueLetters, What: "deliver dead letters after all", Roles: operators},
 	{Action: Replay, What: "replay grants", Roles: operators},
 	{Action: PauseSink, What: "pause a sink", Roles: operators, Whole: true, WithoutLedger: true},

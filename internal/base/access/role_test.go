@@ -18,9 +18,9 @@ var update = flag.Bool("update", false, "write the table of docs/security.md aga
 var allowed = map[Role]string{
 	RoleViewer: "read_campaigns read_trails read_sinks read_letters read_quarantine read_journal",
 	RoleOperator: "read_campaigns read_trails read_sinks read_letters read_quarantine read_journal read_user load_campaign " +
-		"pause_campaign resume_campaign requeue_letters replay pause_sink resume_sink limit_sink run_audit",
+		"pause_campaign resume_campaign share_campaign end_link requeue_letters replay pause_sink resume_sink limit_sink run_audit",
 	RoleTreasurer: "read_campaigns read_trails read_sinks read_letters read_quarantine read_journal read_user load_campaign " +
-		"pause_campaign resume_campaign requeue_letters replay pause_sink resume_sink limit_sink run_audit " +
+		"pause_campaign resume_campaign share_campaign end_link requeue_letters replay pause_sink resume_sink limit_sink run_audit " +
 		"create_campaign top_up_campaign cancel_campaign close_campaign refund reveal_campaign drop_letters decide_quarantine " +
 		"acknowledge_difference seal_campaigns",
 	RoleGateway:    "read_grants grab",

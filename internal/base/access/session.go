@@ -20,7 +20,15 @@ type Session struct {
 	Key, SecretHash string
 	// Begun is the time of the login. KeepSession moves Expires.
 	Begun, Expires time.Time
+	// Campaign is not empty if the session is a link: whoever has it sees the page of this campaign and nothing else, with
+	// amounts if Money is set. Why says for whom it was made. A link begins without a login, and its end does not move.
+	Campaign string
+	Money    bool
+	Why      string
 }
+
+// ID names a link for people. It opens nothing.
+func (s *Session) ID() string { return s.Hash[:min(len(s.Hash), 8)] }
 
 // SessionTimes limit a session.
 type SessionTimes struct {
@@ -71,14 +79,28 @@ func (a *Authority) Session(ctx context.Context, id string) (Caller, error) {
 		return Caller{}, refused(ErrUnauthorized)
 	}
 	return a.caller(ctx, func(l *list) *Key {
-		now := time.Now()
-		s, ok := l.sessions[Hash(id)]
-		k := l.keys[s.Key]
-		if !ok || !now.Before(s.Expires) || k == nil || !k.live(now) || !k.matches(s.SecretHash, now) {
+		s, k := l.session(id)
+		if s.Campaign != "" {
 			return nil
 		}
 		return k
 	})
+}
+
+// session returns a session, and the key that it belongs to; nil if either has ended.
+func (l *list) session(id string) (Session, *Key) {
+	s := l.sessions[Hash(id)]
+	return s, l.owner(s)
+}
+
+// owner returns the key that a live session belongs to; nil if the session or its key has ended.
+func (l *list) owner(s Session) *Key {
+	now := time.Now()
+	k := l.keys[s.Key]
+	if !now.Before(s.Expires) || k == nil || !k.live(now) || !k.matches(s.SecretHash, now) {
+		return nil
+	}
+	return k
 }
 
 // keepEvery is the fraction of SessionTimes.Idle after which a request stores the new end of its session, so that not
@@ -94,7 +116,7 @@ func (a *Authority) KeepSession(ctx context.Context, id string, times SessionTim
 	}
 	s, ok := l.sessions[Hash(id)]
 	end := times.end(s.Begun, time.Now())
-	if !ok || end.Sub(s.Expires) < times.Idle/keepEvery {
+	if !ok || s.Campaign != "" || end.Sub(s.Expires) < times.Idle/keepEvery {
 		return nil
 	}
 	s.Expires = end
@@ -113,7 +135,11 @@ func (a *Authority) KeepSession(ctx context.Context, id string, times SessionTim
 // EndSession ends a session. Other replicas accept it for up to 10 more seconds. Ending a missing session is not an
 // error.
 func (a *Authority) EndSession(ctx context.Context, id string) error {
-	hash := Hash(id)
+	return a.end(ctx, Hash(id))
+}
+
+// end ends a session or a link by its hash.
+func (a *Authority) end(ctx context.Context, hash string) error {
 	err := a.change(ctx, func(ctx context.Context) error { return a.source.EndSession(ctx, hash) },
 		func(l *list) { delete(l.sessions, hash) })
 	if err != nil {

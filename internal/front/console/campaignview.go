@@ -1,6 +1,7 @@
 package console
 
 import (
+	"slices"
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
@@ -19,6 +20,7 @@ type watched struct {
 // campaignView is the data of a campaign's page.
 type campaignView struct {
 	Audited
+	Money     bool // whether the page shows amounts
 	Judgement judgement
 	Chart     chart
 	// Now and Peak are grants a second; nil if they are not known. PeakOver is how long the peak is an average of.
@@ -33,6 +35,7 @@ type campaignView struct {
 	Seen *model.Sample
 	Flow []flowBar
 	Life []lifeStep
+	Log  []logLine
 	Read time.Time
 }
 
@@ -41,7 +44,7 @@ func (v *campaignView) At(t time.Time) when { return when{t, v.TimeZone, v.From}
 
 // viewCampaign makes the page of a campaign. The rates are those of the last minutes.
 func viewCampaign(w *watched, audited Audited, rates []rate, every time.Duration, now time.Time) *campaignView {
-	v := &campaignView{Audited: audited, Read: w.read}
+	v := &campaignView{Audited: audited, Money: true, Read: w.read}
 	if !v.Known() {
 		v.Seen = lastSeen(w.Samples)
 	}
@@ -58,7 +61,7 @@ func viewCampaign(w *watched, audited Audited, rates []rate, every time.Duration
 	if v.Status == "open" && v.InRedis {
 		v.SellsOut = sellsOut(rates, v.Left)
 	}
-	if !v.LedgerUnread && v.Status == "sold_out" && v.Settled == v.Dealt && !v.Last.IsZero() {
+	if !v.LedgerUnread && v.Over() && v.Settled == v.Dealt && !v.Last.IsZero() {
 		v.SoldAfter = v.Last.Sub(v.From)
 	}
 	if v.Runs(now) || len(v.Timeline) == 0 {
@@ -67,8 +70,50 @@ func viewCampaign(w *watched, audited Audited, rates []rate, every time.Duration
 		v.Chart = chartOf(whole)
 		v.Chart.Whole = true
 	}
-	v.Flow, v.Life = flowOf(w), lifeOf(w.Live, now)
+	v.Chart.mark(v.Spans, now)
+	v.Flow, v.Life, v.Log = flowOf(w), lifeOf(w.Live, now), logOf(w.Live)
 	return v
+}
+
+// logLine is a line of what happened to a campaign. Span is nil for what nobody did and nothing disturbed.
+type logLine struct {
+	At   time.Time
+	What model.Sentence
+	Span *model.Span
+}
+
+// logSpans is the maximum number of spans in the log: the newest.
+const logSpans = 50
+
+// logOf returns the past and planned events of a campaign, and what changed or disturbed it, in chronological order.
+func logOf(c *model.Live) (list []logLine) {
+	for _, m := range c.Moments {
+		list = append(list, logLine{At: m.At, What: m.What})
+	}
+	for i := max(0, len(c.Spans)-logSpans); i < len(c.Spans); i++ {
+		if s := &c.Spans[i]; s.Kind != model.SpanReveal { // a moment says it
+			list = append(list, logLine{s.From, whatOf(s), s})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b logLine) int { return a.At.Compare(b.At) })
+	return list
+}
+
+// whatOf says what happened in a span.
+func whatOf(s *model.Span) model.Sentence {
+	if s.Kind == model.SpanSinkDown {
+		return model.Say("%s could not be reached", string(s.Sink))
+	}
+	return happenings[s.Kind]
+}
+
+// happenings has what happened in the spans of each kind but a sink's.
+var happenings = map[model.SpanKind]model.Sentence{
+	model.SpanLoad: model.Say("Loaded"), model.SpanTopUp: model.Say("Packets added"), model.SpanPaused: model.Say("Paused"),
+	model.SpanClose: model.Say("Closed"), model.SpanCancel: model.Say("Cancelled"), model.SpanRefund: model.Say("Refunded"),
+	model.SpanReveal: model.Say("The plan is revealed"), model.SpanFrozen: model.Say("Frozen: grabs were refused"),
+	model.SpanRedisUnread:  model.Say("Redis could not be read"),
+	model.SpanLedgerUnread: model.Say("The ledger could not be read"),
 }
 
 // lastSeen returns the last sample with grants, or nil.

@@ -6,6 +6,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // chart is a drawing of rates over time. Coordinates are in percent of the plot; paths are in a box of 1000 by 100.
@@ -15,6 +17,7 @@ type chart struct {
 	Granted, Area template.HTMLAttr
 	Paid          template.HTMLAttr
 	Gaps          []gap
+	Bands         []band
 	Ys            []gridLine // from the top
 	Xs            []tick
 	From, To      time.Time
@@ -36,6 +39,34 @@ type tick struct {
 
 // gap is a time without readings.
 type gap struct{ X, Width string }
+
+// band is a time in which something disturbed the campaign.
+type band struct {
+	gap
+	Class string // "bad" if users could not grab, or if payments waited
+	What  model.Sentence
+}
+
+// mark adds the bands of spans.
+func (c *chart) mark(spans []model.Span, now time.Time) {
+	whole := c.To.Sub(c.From)
+	if whole <= 0 {
+		return
+	}
+	for i := range spans {
+		from, to := spans[i].From, spans[i].Through(now)
+		if !spans[i].Lasts() || !to.After(c.From) || !from.Before(c.To) {
+			continue
+		}
+		x := func(t time.Time) float64 { return 100 * float64(t.Sub(c.From)) / float64(whole) }
+		begin, end := max(0, x(from)), min(100, x(to))
+		b := band{gap: gap{fmt.Sprintf("%.2f%%", begin), fmt.Sprintf("%.2f%%", end-begin)}, What: whatOf(&spans[i])}
+		if k := spans[i].Kind; k == model.SpanRedisUnread || k == model.SpanLedgerUnread {
+			b.Class = "bad"
+		}
+		c.Bands = append(c.Bands, b)
+	}
+}
 
 // chartOf draws rates. Where a number is missing, its line has a gap.
 func chartOf(rates []rate) (c chart) {

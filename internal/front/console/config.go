@@ -19,6 +19,8 @@ type Authority interface {
 	Session(ctx context.Context, session string) (access.Caller, error)
 	KeepSession(ctx context.Context, session string, times access.SessionTimes) error
 	EndSession(ctx context.Context, session string) error
+	// Link returns the caller that has a link to a campaign.
+	Link(ctx context.Context, text string) (access.Caller, error)
 }
 
 // Deps has the dependencies of a Console.

@@ -44,6 +44,7 @@ type Console struct {
 	poller     *poller
 	jobs       *jobs.Registry
 	glancer    *glancer
+	doors      doors
 	handler    http.Handler
 }
 
@@ -58,7 +59,8 @@ func New(cfg configs.Console, deps Deps) (*Console, error) {
 	}
 	c := &Console{cfg: cfg, source: deps.Source, actions: deps.Actions, operations: deps.Operations, faults: deps.Faults,
 		authority: deps.Authority, log: deps.Log, tls: deps.TLS, deployment: deps.Deployment, tongues: tongues,
-		poller: newPoller(cfg.Every, cfg.Watchers, deps.Log), jobs: deps.Jobs, glancer: &glancer{source: deps.Source}}
+		poller: newPoller(cfg.Every, cfg.Watchers, deps.Log), jobs: deps.Jobs, glancer: &glancer{source: deps.Source},
+		doors: doors{all: map[string]door{}}}
 	c.handler = c.routes()
 	return c, nil
 }
@@ -91,9 +93,10 @@ func (c *Console) routes() http.Handler {
 	mux.HandleFunc("POST /login", c.login)
 	mux.HandleFunc("POST /logout", c.logout)
 	mux.HandleFunc("POST /language", c.choose)
-	mux.Handle("GET /events", c.allow(access.ReadCampaigns, c.events))
+	mux.Handle("GET /events", c.allowLinks(c.events))
 	c.pageRoutes(mux)
 	c.changeRoutes(mux)
+	c.linkRoutes(mux)
 	if c.faults != nil {
 		c.faultRoutes(mux)
 	}
@@ -150,6 +153,8 @@ type page struct {
 	View        any
 	// Live says that the page has live updates. Own says that it has a head of its own.
 	Live, Own bool
+	// Link says that a link shows the page. Wide says that the page is as wide as the screen, also without a caller.
+	Link, Wide bool
 	// Back is the campaign that a person came from; "" if there is none.
 	Back string
 	// Glance is empty if the caller may not see the whole deployment.
@@ -223,11 +228,8 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name 
 
 // fail sends a page that shows an error message.
 func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, text model.Sentence) {
-	p := page{Title: titleOf(status), Error: text, View: r.PostFormValue("why")} // what a person wrote is not lost
-	if who, err := c.callerOf(r); err == nil {
-		p.Caller = &who
-	}
-	c.show(w, r, status, "message", p)
+	c.show(w, r, status, "message", page{Title: titleOf(status), Error: text, Caller: c.knownCaller(r),
+		View: r.PostFormValue("why")}) // what a person wrote is not lost
 }
 
 // failed sends a page for an error of Source or Actions. The error decides the status.

@@ -9,3 +9,5 @@
 //   - The package does not access the stores itself. It reads with a Source, makes changes with Actions and identifies
 //     callers with an Authority. internal/app provides all three.
 package console
+
+//go:generate go test -run ^TestGenerated$ . -update

@@ -38,7 +38,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 	if _, isList := parseSearch(page); isList { // callers with different scopes see different lists
 		room += " " + strings.Join(who.Campaigns, ",")
 	}
-	watcher, err := c.poller.watch(room, who.Key, view.load)
+	watcher, err := c.poller.watch(room, watcherKey(who), view.load)
 	if err != nil {
 		w.Header().Set("Retry-After", "10")
 		c.fail(w, r, http.StatusServiceUnavailable, model.Because(err, "This page can't be watched now."))
@@ -84,13 +84,22 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 	}
 }
 
+// watcherKey returns under which key a viewer counts. The readers of a link leave the owner of its key the pages that a key
+// may watch.
+func watcherKey(who *access.Caller) string {
+	if who.Link != nil {
+		return who.Link.Hash
+	}
+	return who.Key
+}
+
 // send sends the live part of a page.
 func (c *Console) send(out *stream, v *view, path string, now *reading, who *access.Caller) error {
 	if now.err != nil {
 		return out.trouble(c.explain(now.err))
 	}
 	seen := v.filter(now, who)
-	html, err := out.tongue.render(v.live, page{Caller: who, ReadOnly: c.cfg.ReadOnly, View: seen})
+	html, err := out.tongue.render(v.live, page{Caller: who, ReadOnly: c.cfg.ReadOnly, View: seen, Link: who.Link != nil})
 	event := "live"
 	if partial(seen) {
 		event = "partial"
@@ -98,7 +107,7 @@ func (c *Console) send(out *stream, v *view, path string, now *reading, who *acc
 	if err == nil {
 		err = out.send(event, html)
 	}
-	if err == nil {
+	if err == nil && who.Link == nil {
 		err = c.sendFrame(out, path, who)
 	}
 	return err

@@ -33,9 +33,11 @@ type glance struct {
 
 // alarm is a fault of the whole deployment.
 type alarm struct {
-	code  string
-	Say   model.Sentence
-	since time.Time
+	code string
+	Say  model.Sentence
+	// Runbook is the code of its runbook.
+	Runbook string
+	since   time.Time
 }
 
 // glancer reads the glance at most once in glanceAge, for all pages. It is safe for concurrent use.
@@ -118,13 +120,13 @@ func worse(a, b deliveries.SinkState) deliveries.SinkState {
 func alarmOf(sinks []deliveries.SinkStatus, unread, noLedger error) *alarm {
 	switch {
 	case unread != nil:
-		return &alarm{code: "redis", Say: model.Say("Redis can't be read: grabs get “try again”, and payments wait.")}
+		return &alarm{code: "redis", Runbook: "redis_down", Say: model.Say("Redis can't be read: grabs get “try again”, and payments wait.")}
 	case noLedger != nil:
-		return &alarm{code: "ledger", Say: model.Say("The ledger can't be read. Grabs go on without it, payments wait for it.")}
+		return &alarm{code: "ledger", Runbook: "sink_down", Say: model.Say("The ledger can't be read. Grabs go on without it, payments wait for it.")}
 	}
 	for i := range sinks {
 		if s := &sinks[i]; s.Sink == configs.SinkBalance && s.State == deliveries.SinkNoWorker && s.Waiting > 0 {
-			return &alarm{code: "no_worker", Say: model.Say("No worker runs for payments: %d winners wait for their money.", s.Waiting)}
+			return &alarm{code: "no_worker", Runbook: "no_worker", Say: model.Say("No worker runs for payments: %d winners wait for their money.", s.Waiting)}
 		}
 	}
 	return nil

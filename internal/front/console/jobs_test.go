@@ -148,6 +148,7 @@ func TestPanickingPage(t *testing.T) {
 	seen, err := p.watch("/", "key", func(context.Context) (any, error) { panic("a bug") })
 	require.NoError(t, err)
 	require.True(t, p.readDue(t.Context()))
+	p.reads.Wait()
 	require.ErrorIs(t, (<-seen.c).err, guard.ErrPanic)
 	require.Equal(t, 2, logs.FilterField(zap.String("code", "handler_panicked")).Len())
 }

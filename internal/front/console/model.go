@@ -68,6 +68,10 @@ type Operations interface {
 	// FundCampaign is the first step of CreateCampaign; StoreCodes is the second.
 	FundCampaign(ctx context.Context, in ops.CampaignCreate) (*campaigns.Created, error)
 	StoreCodes(ctx context.Context, in ops.CampaignCreate) error
+	// ShareCampaign makes a link that shows a campaign. Links and EndLink list and end the links to a campaign.
+	ShareCampaign(ctx context.Context, in ops.Share) (text string, link access.Session, err error)
+	Links(ctx context.Context, campaign string) ([]access.Session, error)
+	EndLink(ctx context.Context, campaign, id string) error
 }
 
 // maxSearched is the maximum length of a search text, and maxPage the maximum page number.

@@ -17,7 +17,7 @@ func phase(f *facts) judgement {
 	}
 	if f.Adding() > 0 {
 		return judgement{Code: "refilling", Level: levelInfo, Say: model.Say("%d packets are being added. A grab that finds none gets “try again”.", f.Adding()),
-			Next: step{Title: model.Say("Wait"), Text: []model.Sentence{model.Say("If it does not end, repeat the top-up with the same number: it goes on where it stopped.")}}}
+			Next: step{Runbook: "top_up_waits", Title: model.Say("Wait"), Text: []model.Sentence{model.Say("If it does not end, repeat the top-up with the same number: it goes on where it stopped.")}}}
 	}
 	switch f.Status {
 	case "created", "loading":
@@ -111,6 +111,7 @@ func flow(f *facts, code string, next step) judgement {
 		j.Say = f.each(model.Say("All %d winners are paid, and nothing waits for another sink.", f.Granted),
 			model.Say("All %d winners are in the ledger, and nothing waits for another sink.", f.Granted))
 	case f.Unpaid() > 0 && pay.Grants == 0: // a rain may show it for a moment: the ledger is read before Redis
+		j.Next.Runbook = "dead_letter"
 		j.Level, j.Say = levelWait, model.Say("%d winners are not in the ledger, and nothing is on the way to it: perhaps dead letters or "+
 			"the quarantine have them.", f.Unpaid())
 	case slow <= waits && len(f.Lags) == 1:

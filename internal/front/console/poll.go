@@ -32,14 +32,16 @@ type rate struct {
 	Granted, Settled, Answered *float64
 }
 
-// poller reads the data of every watched page, once for all its viewers. It has one goroutine, which executes
-// run.
+// poller reads the data of every watched page, once for all its viewers. It reads several pages at once, so that a page
+// whose servers hang delays no other.
 type poller struct {
 	every time.Duration
 	most  int // maximum of watchers
 	log   *zap.Logger
 	now   func() time.Time
 	wake  chan struct{} // with a buffer for one wake-up
+	slots chan struct{} // one for each read at a time
+	reads sync.WaitGroup
 
 	mu       sync.Mutex
 	rooms    map[string]*room
@@ -53,9 +55,11 @@ type room struct {
 	load     loader
 	watchers map[*watcher]bool
 	last     *reading
-	before   *model.Sample // of a campaign
-	rates    []rate
-	due      time.Time
+	due      time.Time // of the next read
+	isRead   bool      // a read goes on
+	// before and rates are of a campaign. Only a read uses them.
+	before *model.Sample
+	rates  []rate
 }
 
 // watcher is one viewer of a page. The channel c has the newest reading that the viewer has not received yet. The
@@ -74,6 +78,8 @@ const (
 	// restFactor spaces slow reads: if a read takes d, the next read of the page starts at least restFactor*d after the
 	// start of this one. So watching never becomes the main load.
 	restFactor = 4
+	// readsAtOnce bounds the reads at one time. A campaign's page keeps several connections busy.
+	readsAtOnce = 4
 	// keyWatchers is the maximum number of pages that one API key may watch at once, in all its sessions.
 	keyWatchers = 50
 )
@@ -85,7 +91,8 @@ var (
 )
 
 func newPoller(every time.Duration, most int, log *zap.Logger) *poller {
-	return &poller{every: every, most: most, log: log, now: time.Now, wake: make(chan struct{}, 1), rooms: map[string]*room{},
+	return &poller{every: every, most: most, log: log, now: time.Now, wake: make(chan struct{}, 1),
+		slots: make(chan struct{}, readsAtOnce), rooms: map[string]*room{},
 		byKey: map[string]int{}}
 }
 
@@ -138,6 +145,7 @@ func (p *poller) leave(w *watcher) {
 // run reads the watched pages until ctx ends. Then it ends all streams.
 func (p *poller) run(ctx context.Context) {
 	defer p.end()
+	defer p.reads.Wait()
 	for {
 		for p.readDue(ctx) {
 			wait := time.NewTimer(p.every)
@@ -158,34 +166,45 @@ func (p *poller) run(ctx context.Context) {
 	}
 }
 
-// readDue reads each page that is due, and reports whether any pages are watched.
+// readDue begins to read each page that is due, and reports whether any pages are watched.
 func (p *poller) readDue(ctx context.Context) bool {
 	p.mu.Lock()
-	rooms := make([]*room, 0, len(p.rooms))
+	defer p.mu.Unlock()
 	for _, r := range p.rooms {
-		rooms = append(rooms, r)
-	}
-	p.mu.Unlock()
-	for _, r := range rooms {
-		start := p.now()
-		if start.Before(r.due) {
+		if r.isRead || p.now().Before(r.due) {
 			continue
 		}
-		asked, cancel := context.WithTimeout(ctx, loadTime)
-		var data any
-		err := guard.Call(p.log, func() (err error) {
-			data, err = r.load(asked)
-			return err
+		r.isRead = true
+		p.reads.Go(func() {
+			select {
+			case p.slots <- struct{}{}:
+				p.read(ctx, r)
+				<-p.slots
+			case <-ctx.Done():
+			}
 		})
-		cancel()
-		if ctx.Err() != nil {
-			return false
-		}
-		took := p.now().Sub(start)
-		p.publish(r, data, err, start)
-		r.due = start.Add(max(p.every-p.every/10, restFactor*took))
 	}
-	return len(rooms) > 0
+	return len(p.rooms) > 0
+}
+
+// read reads a page and sends it to its viewers.
+func (p *poller) read(ctx context.Context, r *room) {
+	start := p.now()
+	asked, cancel := context.WithTimeout(ctx, loadTime)
+	defer cancel()
+	var data any
+	err := guard.Call(p.log, func() (err error) {
+		data, err = r.load(asked)
+		return err
+	})
+	if ctx.Err() != nil {
+		return
+	}
+	took := p.now().Sub(start)
+	p.publish(r, data, err, start)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r.due, r.isRead = start.Add(max(p.every-p.every/10, restFactor*took)), false
 }
 
 // publish sends a reading to all viewers of a page. A slow viewer gets only the newest reading.

@@ -266,6 +266,33 @@ func TestASlowLookRests(t *testing.T) {
 	})
 }
 
+// A page whose servers hang delays no other page.
+func TestAHangingPageDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPoller(time.Second, 10, zap.NewNop())
+		stop := inBackground(t, p.run)
+		hung, looks := 0, 0
+		for i := range readsAtOnce - 1 {
+			_, err := p.watch(fmt.Sprint("/campaigns/hangs", i), "k", func(ctx context.Context) (any, error) {
+				hung++
+				<-ctx.Done()
+				return nil, ctx.Err()
+			})
+			require.NoError(t, err)
+		}
+		_, err := p.watch("/campaigns/rain", "k", func(context.Context) (any, error) {
+			looks++
+			return nil, nil
+		})
+		require.NoError(t, err)
+		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
+		stop()
+		require.GreaterOrEqual(t, hung, 2*(readsAtOnce-1))
+		require.InDelta(t, 60, looks, 2)
+	})
+}
+
 // One API key can watch only a limited number of pages, so that others can watch, too.
 func TestOneKeyWatchesSoManyPages(t *testing.T) {
 	t.Parallel()

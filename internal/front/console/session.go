@@ -31,10 +31,13 @@ func (c *Console) secure(r *http.Request) bool {
 }
 
 // session returns the session of the request's cookie, or "".
-func (c *Console) session(r *http.Request) string {
-	cookie, err := r.Cookie(c.cookieName(true))
+func (c *Console) session(r *http.Request) string { return c.cookieOf(r, "") }
+
+// cookieOf returns the value of the request's cookie whose name ends with suffix, or "".
+func (c *Console) cookieOf(r *http.Request, suffix string) string {
+	cookie, err := r.Cookie(c.cookieName(true) + suffix)
 	if err != nil && !c.tls {
-		cookie, err = r.Cookie(c.cookieName(false))
+		cookie, err = r.Cookie(c.cookieName(false) + suffix)
 	}
 	if err != nil {
 		return ""
@@ -42,14 +45,17 @@ func (c *Console) session(r *http.Request) string {
 	return cookie.Value
 }
 
-// callerOf identifies the caller by the API key in the header or, without that, by the session cookie. It does
-// not accept a key in the URL.
+// callerOf identifies the caller by the API key in the header or, without that, by the session cookie, or by the cookie of
+// a link. It does not accept a key in the URL.
 func (c *Console) callerOf(r *http.Request) (access.Caller, error) {
 	if key, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
 		return c.authority.Identify(r.Context(), strings.TrimSpace(key))
 	}
 	if session := c.session(r); session != "" {
 		return c.authority.Session(r.Context(), session)
+	}
+	if link := c.cookieOf(r, linkSuffix); link != "" {
+		return c.authority.Link(r.Context(), link)
 	}
 	return access.Caller{}, access.ErrUnauthorized
 }
@@ -61,7 +67,12 @@ type handler func(w http.ResponseWriter, r *http.Request, who *access.Caller)
 func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
 // allow calls h only for callers who may do the action. If the console is read-only, it rejects every change.
-func (c *Console) allow(a access.Action, h handler) http.Handler {
+func (c *Console) allow(a access.Action, h handler) http.Handler { return c.admit(a, false, h) }
+
+// allowLinks is allow for the pages of a campaign, which a link shows, too.
+func (c *Console) allowLinks(h handler) http.Handler { return c.admit(access.ReadCampaigns, true, h) }
+
+func (c *Console) admit(a access.Action, links bool, h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, err := c.callerOf(r.WithContext(access.For(r.Context(), a)))
 		if errors.Is(err, access.ErrUnauthorized) && web.Bearer(r) != "" {
@@ -69,12 +80,19 @@ func (c *Console) allow(a access.Action, h handler) http.Handler {
 		}
 		ctx := access.As(r.Context(), web.ActorOf(&who, r, ""))
 		switch {
+		case errors.Is(err, access.ErrUnauthorized) && c.session(r) == "" && c.cookieOf(r, linkSuffix) != "":
+			c.fail(w, r, http.StatusUnauthorized, noLink)
 		case errors.Is(err, access.ErrUnauthorized) && (!reads(r) || r.URL.Path == "/events"):
 			c.fail(w, r, http.StatusUnauthorized, model.Say("Your session is over. Log in again."))
 		case errors.Is(err, access.ErrUnauthorized):
 			http.Redirect(w, r, "/login?to="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
 		case err != nil:
 			c.failed(w, r, err)
+		case who.Link != nil && !links:
+			c.fail(w, r, http.StatusNotFound, model.Say("This link shows one campaign and nothing else."))
+		case who.Link != nil && !c.doors.open(who.Link):
+			w.Header().Set("Retry-After", "10")
+			c.fail(w, r, http.StatusTooManyRequests, model.Say("Too many people open this link now. Try again."))
 		case !reads(r) && c.cfg.ReadOnly:
 			c.fail(w, r, http.StatusForbidden, model.Say("This console is read-only (%s).", "console.read_only"))
 		case who.May(access.ReadCampaigns) != nil: // a gateway reads receipts by the API, not here

@@ -189,6 +189,18 @@ func (d doer) StoreCodes(_ context.Context, in ops.CampaignCreate) error {
 	return d.do(d.who, "codes of %s", in.Spec.ID)
 }
 
+func (d doer) ShareCampaign(_ context.Context, in ops.Share) (string, access.Session, error) {
+	return linkOf + in.Campaign, access.Session{}, d.do(d.who, "share %s %v: %s", in.Campaign, in.Money, in.Why)
+}
+
+func (d doer) Links(_ context.Context, id string) ([]access.Session, error) {
+	return []access.Session{{Hash: "0123456789abcdef", Key: "key-operator", Campaign: id, Why: "the <growth> team"}}, nil
+}
+
+func (d doer) EndLink(_ context.Context, campaign, id string) error {
+	return d.do(d.who, "end link %s of %s", id, campaign)
+}
+
 func (d doer) LoadCampaign(_ context.Context, id string) (ops.Loaded, error) {
 	return ops.Loaded{}, d.do(d.who, "load %s", id)
 }
@@ -294,6 +306,19 @@ func (k *keys) Identify(_ context.Context, text string) (access.Caller, error) {
 		}
 	}
 	return access.Caller{}, access.ErrUnauthorized
+}
+
+// linkOf begins the text of a link; the campaign follows, and "+money".
+const linkOf = "link-to-"
+
+func (k *keys) Link(_ context.Context, text string) (access.Caller, error) {
+	to, ok := strings.CutPrefix(text, linkOf)
+	if !ok || k.revoked.Load() {
+		return access.Caller{}, access.ErrUnauthorized
+	}
+	id, money := strings.CutSuffix(to, "+money")
+	return access.Caller{Key: "key-operator", Role: access.RoleViewer, Campaigns: []string{id}, Expires: time.Now().Add(time.Hour),
+		Link: &access.Session{Hash: text, Campaign: id, Money: money, Expires: time.Now().Add(time.Hour)}}, nil
 }
 
 func (k *keys) KeepSession(_ context.Context, session string, times access.SessionTimes) error {

@@ -16,7 +16,13 @@ type sinkJudgement struct {
 	Means, Do []model.Sentence
 	// Command is what to run; empty if there is nothing to run. Original is the text of the worker's error.
 	Command, Original string
+	// Runbook is the code of the runbook of a fault; "" if there is none.
+	Runbook string
 }
+
+// sinkRunbooks are the codes of the runbooks for the states of a sink.
+var sinkRunbooks = map[deliveries.SinkState]string{deliveries.SinkUnread: "redis_down", deliveries.SinkPaused: "sink_paused",
+	deliveries.SinkDown: "sink_down", deliveries.SinkNoWorker: "no_worker", deliveries.SinkBehind: "grants_wait"}
 
 // sinkView is a sink on the page of deliveries.
 type sinkView struct {
@@ -80,10 +86,11 @@ func judgeSink(s *deliveries.SinkStatus) sinkJudgement {
 	case deliveries.SinkWorking:
 		j = working(s, oldest)
 	}
+	j.Runbook = sinkRunbooks[s.State]
 	if s.Dead > 0 {
 		givenUp := model.Say("%d deliveries were given up and wait for a person.", s.Dead)
 		if s.State == deliveries.SinkWorking { // what is wrong comes first
-			j.Say, givenUp = givenUp, j.Say
+			j.Say, givenUp, j.Runbook = givenUp, j.Say, "dead_letter"
 		}
 		j.Means = append(j.Means, givenUp)
 		j.Do = append(j.Do, model.Say("Look at the dead letters."))

@@ -39,6 +39,8 @@ type step struct {
 	Path   string
 	Post   bool
 	Label  model.Sentence
+	// Runbook is the code of the runbook of a fault; "" if there is none.
+	Runbook string
 }
 
 // facts are what a judgement depends on.
@@ -99,7 +101,7 @@ func unreadable(f *facts) *judgement {
 	case f.Status == model.Unread && f.Outage:
 		return &judgement{"redis_down", levelBad, model.Say("Redis does not answer: users can't grab now."),
 			append([]model.Sentence{model.Say("Users get “try again”. Payments of earlier winners wait, and go on when Redis is back.")}, f.seenAt()...),
-			step{Title: model.Say("Bring Redis back"), Text: []model.Sentence{
+			step{Runbook: "redis_down", Title: model.Say("Bring Redis back"), Text: []model.Sentence{
 				model.Say("Start it with its data, or let its replica take over. Never start an empty one."),
 				model.Say("The campaign can't be paused or closed meanwhile.")}, Do: []string{"hongbao doctor"}}}
 	case f.Status == model.Unread:
@@ -108,7 +110,7 @@ func unreadable(f *facts) *judgement {
 	case f.Status == "frozen":
 		return &judgement{"frozen", levelWait, model.Say("Frozen: users get “try again”, and nobody is told “not won”."),
 			append([]model.Sentence{model.Say("Redis restarted, failed over or lost writes. Workers look what is missing and open the campaign again; payments wait until then.")}, f.seenAt()...),
-			step{Title: model.Say("Wait, up to a minute"), Text: []model.Sentence{
+			step{Runbook: "shard_frozen", Title: model.Say("Wait, up to a minute"), Text: []model.Sentence{
 				model.Say("A worker opens it by itself if it reaches the ledger and the topic. After a minute, run:")},
 				Do: []string{"hongbao recover"}}}
 	}
@@ -122,7 +124,7 @@ func refused(f *facts) *judgement {
 	}
 	return &judgement{"redis_full", levelBad, model.Say("Redis is full: it refuses new grabs."),
 		[]model.Sentence{model.Say("Users get “try again”. Redis deletes nothing to make room.")},
-		step{Title: model.Say("Give Redis more memory"), Text: []model.Sentence{
+		step{Runbook: "redis_memory", Title: model.Say("Give Redis more memory"), Text: []model.Sentence{
 			model.Say("Users can grab at once after it. Do not delete keys: they are the receipts of winners.")},
 			Do: []string{"redis-cli CONFIG SET maxmemory ...", "hongbao doctor"}}}
 }
@@ -133,7 +135,7 @@ func ledgerDown(f *facts) *judgement {
 	}
 	return &judgement{"ledger_down", levelBad, model.Say("The ledger can't be read: payments wait for it. Grabs do not need it."),
 		[]model.Sentence{model.Say("Redis decides who wins. When the ledger is back, workers pay what waits, and nobody is paid twice.")},
-		step{Title: model.Say("Bring the ledger back"), Text: []model.Sentence{
+		step{Runbook: "sink_down", Title: model.Say("Bring the ledger back"), Text: []model.Sentence{
 			model.Say("Do not pause the campaign for it, and do not restart workers: they try again by themselves."),
 			model.Say("Close, refund, create and log-in wait for it.")}, Do: []string{"hongbao doctor"}}}
 }
@@ -172,7 +174,7 @@ func noWorker(f *facts) *judgement {
 	return &judgement{"no_worker", levelBad, f.each(model.Say("No worker runs: %d winners wait for their money.", f.Unpaid()),
 		model.Say("No worker runs: %d winners are not in the ledger yet.", f.Unpaid())),
 		[]model.Sentence{model.Say("They keep their packets, and nobody is paid twice.")},
-		step{Title: model.Say("Start a worker"), Text: []model.Sentence{model.Say("It pays the waiting winners. The campaign need not stop.")},
+		step{Runbook: "no_worker", Title: model.Say("Start a worker"), Text: []model.Sentence{model.Say("It pays the waiting winners. The campaign need not stop.")},
 			Do: []string{"hongbao work", "kubectl scale --replicas=3 deploy/hongbao-work"}}}
 }
 
@@ -187,7 +189,7 @@ func differs(f *facts) *judgement {
 		say = model.Say("The audit at %s found %d differences. This server does not know whether they are of this campaign.",
 			f.at(f.Audit.At), f.Audit.Differences)
 	}
-	return &judgement{"audit", levelBad, say, nil, step{Title: model.Say("Look at the differences"), Text: []model.Sentence{
+	return &judgement{"audit", levelBad, say, nil, step{Runbook: "audit_differs", Title: model.Say("Look at the differences"), Text: []model.Sentence{
 		model.Say("Decide about the quarantine and the dead letters, then audit again.")}, Do: []string{"hongbao audit --campaign " + f.ID}}}
 }
 
@@ -199,10 +201,14 @@ func sinkFault(f *facts) *judgement {
 		if !known || lag.Grants == 0 && s.State != deliveries.SinkDown {
 			continue
 		}
-		j := judgement{Code: "sink_" + string(s.State), Level: levelWait, Next: step{Title: model.Say("Look at the deliveries"),
-			Action: access.ReadSinks, Path: "/sinks", Label: model.Say("Deliveries")}}
+		j := judgement{Code: "sink_" + string(s.State), Level: levelWait, Next: step{Runbook: sinkRunbooks[s.State],
+			Title: model.Say("Look at the deliveries"), Action: access.ReadSinks, Path: "/sinks", Label: model.Say("Deliveries")}}
 		switch s.State {
 		case deliveries.SinkPaused:
+			if s.Pause.By == "" { // a link does not show it
+				j.Say = model.Say("%s: paused. %d grants wait.", deliveryTo(s.Sink), lag.Grants)
+				break
+			}
 			j.Say = model.Say("%s: paused by %s. %d grants wait.", deliveryTo(s.Sink), s.Pause.By, lag.Grants)
 		case deliveries.SinkDown:
 			j.Say = model.Say("%s: down. %d grants wait, the oldest %s.", deliveryTo(s.Sink), lag.Grants, lag.Oldest)

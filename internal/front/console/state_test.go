@@ -1,6 +1,8 @@
 package console
 
 import (
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,7 +74,7 @@ var judgements = map[string]struct {
 	"kafka down": {sinkIs(configs.SinkKafka, deliveries.SinkDown, 1_520, 39), "sink_down", levelWait,
 		"Announcements to Kafka: down. 1,520 grants wait, the oldest 39 s.", "Look at the deliveries"},
 	"kafka paused": {sinkIs(configs.SinkKafka, deliveries.SinkPaused, 2, 1), "sink_paused", levelWait,
-		"Announcements to Kafka: paused by . 2 grants wait.", "Look at the deliveries"},
+		"Announcements to Kafka: paused. 2 grants wait.", "Look at the deliveries"},
 	"kafka alone": {sinkIs(configs.SinkKafka, deliveries.SinkNoWorker, 9, 3), "sink_no_worker", levelWait,
 		"Announcements to Kafka: no worker runs. 9 grants wait, the oldest 3 s.", "Look at the deliveries"},
 	"redis down": {func(f *facts) { f.Status, f.Outage = model.Unread, true }, "redis_down", levelBad,
@@ -150,6 +152,32 @@ func TestWhatCanNotBeReadIsLastSeen(t *testing.T) {
 	require.NotContains(t, page, `class="verdict ok"`)
 	f.live.Samples = nil
 	require.Contains(t, f.ask(t, "viewer", "/campaigns/rain", nil).Body.String(), `<strong id="granted">–</strong>`)
+}
+
+// A campaign's page says who paused it and why, and how long it was frozen: in the log, and as bands of the chart.
+func TestWhatHappenedHasNamesAndTimes(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	at := func(s int) time.Time { return rainAt.Add(time.Duration(s) * time.Second) }
+	f.live.Status, f.live.TimeZone, f.live.From, f.live.To = "ended", "Asia/Shanghai", rainAt, at(3600)
+	f.live.Moments = []model.Moment{{What: model.Say("First grant"), At: at(3)}}
+	f.live.Timeline, f.live.Step = []model.Point{{At: at(0), Grants: 5}, {At: at(100), Grants: 5}}, time.Second
+	f.live.Spans = []model.Span{{Kind: model.SpanLoad, From: at(-60), To: new(at(-60)), By: "cli:li@ops"},
+		{Kind: model.SpanPaused, From: at(10), To: new(at(20)), By: "key:wei", Why: "a typo"},
+		{Kind: model.SpanLedgerUnread, From: at(50), To: new(at(75))}, {Kind: model.SpanSinkDown, Sink: "kafka", From: at(90), To: new(at(200))},
+		{Kind: model.SpanFrozen, From: at(300)}}
+	page := f.ask(t, "viewer", "/campaigns/rain", nil).Body.String()
+	log := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page[strings.Index(page, `<ol class="log">`):], " ")
+	log = strings.Join(strings.Fields(log), " ")
+	require.Contains(t, log, "19:59:00 Loaded · by cli:li@ops 20:00:03 First grant 20:00:10 Paused · until 20:00:20 · by key:wei: a typo "+
+		"20:00:50 The ledger could not be read · until 20:01:15 20:01:30 kafka could not be reached · until 20:03:20 "+
+		"20:05:00 Frozen: grabs were refused · and still")
+	for _, band := range []string{`<rect class="g-band " x="9.90%" width="9.90%" y="0" height="100%"><title>Paused</title>`,
+		`<rect class="g-band bad" x="49.50%" width="24.75%" y="0" height="100%"><title>The ledger could not be read</title>`,
+		`<rect class="g-band " x="89.11%" width="10.89%" y="0" height="100%"><title>kafka could not be reached</title>`} {
+		require.Contains(t, page, band)
+	}
+	require.Equal(t, 3, strings.Count(page, `<rect class="g-band `))
 }
 
 // The bars of a campaign count its own grants. The lag of its shards may have grants of other campaigns.

@@ -27,6 +27,9 @@ func everything(now *reading, _ *access.Caller) any { return now.data }
 // viewOf returns the page with a path. It returns false if there is no such page, or if the caller may not see
 // it.
 func (c *Console) viewOf(ctx context.Context, path string, who *access.Caller) (view, bool) {
+	if who.Link != nil {
+		return c.viewOfCampaign(path, who)
+	}
 	if s, ok := parseSearch(path); ok {
 		s.Scope = strings.Join(who.Campaigns, ",")
 		return view{model.Say("Campaigns"), "campaigns", "campaigns-live",
@@ -48,6 +51,11 @@ func (c *Console) viewOf(ctx context.Context, path string, who *access.Caller) (
 	if id, ok := strings.CutPrefix(path, "/jobs/"); ok {
 		return c.jobView(ctx, id, who)
 	}
+	return c.viewOfCampaign(path, who)
+}
+
+// viewOfCampaign returns the page of a campaign, or its page for a stage.
+func (c *Console) viewOfCampaign(path string, who *access.Caller) (view, bool) {
 	path, money, onStage := rainOf(path)
 	id, ok := strings.CutPrefix(path, "/campaigns/")
 	if !ok || hongbao.CheckCampaignID(id) != nil || !who.Sees(id) {
@@ -60,6 +68,10 @@ func (c *Console) viewOf(ctx context.Context, path string, who *access.Caller) (
 		}
 		return &watched{live, c.glancer.look().sinks, c.jobs.AuditOf(ctx, live.Audit.At), time.Now()}, nil
 	}, c.viewCampaign}
+	if who.Link != nil {
+		v = c.viewOfLink(v, who.Link)
+		money = money && who.Link.Money
+	}
 	if onStage {
 		rainPage(&v, money)
 	}
@@ -139,9 +151,13 @@ func (c *Console) showView(w http.ResponseWriter, r *http.Request, who *access.C
 	if x, ok := now.data.(*watched); ok {
 		now.rates = ratesOf(x.Live, x.read)
 	}
-	c.show(w, r, http.StatusOK, v.name, page{Title: v.title, Caller: who, View: v.filter(&now, who), Live: true,
-		Own: v.name == "campaign", Back: back(r.URL),
-		Done: done(r.URL)})
+	p := page{Title: v.title, Caller: who, View: v.filter(&now, who), Live: true, Own: v.name == "campaign", Back: back(r.URL),
+		Done: done(r.URL)}
+	if who.Link != nil {
+		w.Header().Set("Referrer-Policy", "no-referrer") // the page has no form for which the server needs the header Origin
+		p.Caller, p.Own, p.Link, p.Wide = nil, true, true, true
+	}
+	c.show(w, r, http.StatusOK, v.name, p)
 }
 
 // messages has the texts that a page may show after an action. The URL contains only the key of a text, so that nobody
@@ -150,6 +166,7 @@ var messages = map[string]model.Sentence{
 	"paused": model.Say("Paused."), "resumed": model.Say("Resumed."), "decided": model.Say("Decided."),
 	"created":   model.Say("The ledger has the campaign and its money. Load the campaign to open it."),
 	"cancelled": model.Say("Cancelled: the sponsor has the money back."), "closed": model.Say("Closed."),
+	"ended":    model.Say("The link has ended. It may show the campaign for 10 more seconds."),
 	"refunded": model.Say("Refunded: the sponsor has the money back."), "revealed": model.Say("The seed is public."),
 	"there": model.Say("The ledger already had this campaign. Nothing was changed."),
 }
@@ -167,8 +184,9 @@ func done(u *url.URL) model.Sentence { return messages[u.Query().Get("done")] }
 // pageRoutes adds the routes of the pages that change nothing.
 func (c *Console) pageRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /{$}", c.allow(access.ReadCampaigns, c.watchable))
-	mux.Handle("GET /campaigns/{id}", c.allow(access.ReadCampaigns, c.watchable))
-	mux.Handle("GET /campaigns/{id}/rain", c.allow(access.ReadCampaigns, c.watchable))
+	mux.Handle("GET /campaigns/{id}", c.allowLinks(c.watchable))
+	mux.Handle("GET /campaigns/{id}/rain", c.allowLinks(c.watchable))
+	mux.Handle("GET /campaigns/{id}/result.svg", c.allowLinks(c.result))
 	mux.Handle("GET /create", c.allow(access.CreateCampaign, c.create))
 	mux.Handle("GET /sinks", c.allow(access.ReadSinks, c.watchable))
 	mux.Handle("GET /jobs", c.allow(access.ReadSinks, c.watchable))
@@ -180,4 +198,6 @@ func (c *Console) pageRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /trail", c.allow(access.ReadTrails, c.trail))
 	mux.Handle("GET /restores", c.allow(access.ReadSinks, c.restores))
 	mux.Handle("GET /journal", c.allow(access.ReadJournal, c.journal))
+	mux.HandleFunc("GET /runbooks", c.runbook)
+	mux.HandleFunc("GET /runbooks/{name}", c.runbook)
 }

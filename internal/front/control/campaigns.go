@@ -60,6 +60,14 @@ func campaignReads() []operation {
 			do:    plain(func(ctx context.Context, c *call) (any, error) { return c.ops().CampaignEnding(ctx, c.campaign) }),
 		},
 		{
+			method: http.MethodGet, path: "/v1/campaigns/{id}/history", id: "history", summary: "Show the course of a campaign",
+			description: "Returns the campaign's counters of the last ten minutes, and what changed or disturbed it: who " +
+				"paused it and why, how long it was frozen, when a sink was down. Counters and disturbances are those that this " +
+				"server has seen since its start. While the ledger is down, the answer has what this server knows.",
+			action: access.ReadCampaigns, answer: model.History{},
+			do: plain(func(ctx context.Context, c *call) (any, error) { return c.history(ctx, c.campaign) }),
+		},
+		{
 			method: http.MethodGet, path: "/v1/campaigns/{id}/trail", id: "trail", summary: "Show the trail of a user's grants",
 			description: "Shows where the grants of a user, or the grant of a packet, are: receipt, entry in the stream, row " +
 				"of the ledger, record in the topic. The field `unread` names the stores that could not be read. The answer has " +

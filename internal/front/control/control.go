@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/front/web"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/jobs"
 )
 
@@ -32,7 +33,9 @@ type Deps struct {
 	App       *app.App
 	Authority Authority
 	Jobs      *jobs.Registry
-	Log       *zap.Logger
+	// History returns the course of a campaign, as this process has seen it.
+	History func(ctx context.Context, campaign string) (model.History, error)
+	Log     *zap.Logger
 }
 
 // Control serves the administration API. It is safe for concurrent use.
@@ -41,15 +44,18 @@ type Control struct {
 	app       *app.App
 	authority Authority
 	jobs      *jobs.Registry
+	history   func(ctx context.Context, campaign string) (model.History, error)
 	log       *zap.Logger
 }
 
 // New returns a Control.
 func New(cfg Config, deps Deps) (*Control, error) {
-	if deps.App == nil || deps.Authority == nil || deps.Jobs == nil || deps.Log == nil || cfg.AnswerTime <= 0 || cfg.Patience <= 0 {
+	if deps.App == nil || deps.Authority == nil || deps.Jobs == nil || deps.History == nil || deps.Log == nil ||
+		cfg.AnswerTime <= 0 || cfg.Patience <= 0 {
 		return nil, errors.New("control: every field of Deps and of Config is required")
 	}
-	return &Control{cfg: cfg, app: deps.App, authority: deps.Authority, jobs: deps.Jobs, log: deps.Log}, nil
+	return &Control{cfg: cfg, app: deps.App, authority: deps.Authority, jobs: deps.Jobs, history: deps.History,
+		log: deps.Log}, nil
 }
 
 // API returns the endpoints of the control listener under /v1/.

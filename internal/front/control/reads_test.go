@@ -3,11 +3,13 @@ package control
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/ops/books"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
@@ -47,6 +49,8 @@ func TestReads(t *testing.T) {
 			require.NotContains(t, one.Text, "seed")
 			d.get("viewer", "/v1/campaigns/rain-1/ending").Refused(t, "not_closed")
 			d.get("viewer", "/v1/campaigns/drizzle").Refused(t, "unknown_campaign")
+			d.get("viewer", "/v1/campaigns/drizzle/history").Refused(t, "unknown_campaign")
+			d.get("viewer/rain*", "/v1/campaigns/snow/history").Refused(t, "unknown_campaign")
 			d.get("viewer", "/v1/campaigns/drizzle/trail?user=u1").Refused(t, "unknown_campaign")
 
 			var trail find.Trail
@@ -86,6 +90,22 @@ func TestReads(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The history of a campaign has who paused it and why, also while the ledger is down.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1_000)
+	d.post("operator", "/v1/campaigns/rain/pause", `{"why":"a typo in the name"}`).OK(t, http.StatusOK, nil)
+	var h model.History
+	d.get("viewer", "/v1/campaigns/rain/history").OK(t, http.StatusOK, &h)
+	require.True(t, h.Recorded)
+	last := h.Spans[len(h.Spans)-1]
+	require.Equal(t, model.SpanPaused, last.Kind)
+	require.EqualValues(t, "a typo in the name", last.Why)
+	require.True(t, strings.HasPrefix(string(last.By), "key:"), last.By)
+	require.Nil(t, last.To)
 }
 
 // Every invalid query gets an error code. A mistyped filter is an error, too, and not ignored.

@@ -27,6 +27,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 	"github.com/hongbao-project/hongbao/internal/ops/jobs"
+	"github.com/hongbao-project/hongbao/internal/ops/pages"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
@@ -126,7 +127,8 @@ func (d *desk) serve(owner string, patience time.Duration) {
 	d.jobs = jobs.New(d.app.Access(), owner, log)
 	d.t.Cleanup(d.jobs.Close)
 	var err error
-	d.c, err = New(Config{AnswerTime: 30 * time.Second, Patience: patience}, Deps{App: d.app, Authority: d.app.Authority(), Jobs: d.jobs, Log: log})
+	d.c, err = New(Config{AnswerTime: 30 * time.Second, Patience: patience}, Deps{App: d.app, Authority: d.app.Authority(), Jobs: d.jobs,
+		History: pages.NewSource(d.app).History, Log: log})
 	require.NoError(d.t, err)
 	d.h, err = d.c.API().Handler()
 	require.NoError(d.t, err)

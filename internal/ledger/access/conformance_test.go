@@ -27,6 +27,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"API keys":                           testKeys,
 	"concurrent rotations of an API key": testKeysTogether,
 	"sessions of the console":            testSessions,
+	"links to a campaign":                testLinks,
 	"jobs":                               testJobs,
 	"jobs of processes that are gone":    testLostJobs,
 	"many jobs":                          testManyJobs,

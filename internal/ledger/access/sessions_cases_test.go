@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 )
 
@@ -61,4 +62,37 @@ func testSessions(t *testing.T, f *fixture) {
 	live, err = l.Live(ctx)
 	require.NoError(t, err)
 	require.Empty(t, live.Keys)
+}
+
+// A link is a session with a campaign. Log-ins of its key do not end it, and it ends no session.
+func testLinks(t *testing.T, f *fixture) {
+	ctx, l := t.Context(), f.access
+	k, _ := access.NewKey(access.RoleOperator, nil)
+	_, err := l.AddKey(ctx, k)
+	require.NoError(t, err)
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	session := func(name, campaign string) access.Session {
+		return access.Session{Hash: name, Key: k.ID, SecretHash: k.Hash, Begun: now, Expires: now.Add(time.Hour), Campaign: campaign}
+	}
+	link := session("link", "rain")
+	link.Money, link.Why = true, "for the growth team 增长"
+	require.NoError(t, l.AddSession(ctx, link))
+	live, err := l.Live(ctx)
+	require.NoError(t, err)
+	require.Equal(t, []access.Session{link}, live.Sessions)
+	for i := range maxSessions + 1 {
+		require.NoError(t, l.AddSession(ctx, session(fmt.Sprintf("%03d", i), "")))
+	}
+	for i := range maxLinks - 1 {
+		require.NoError(t, l.AddSession(ctx, session(fmt.Sprint("link", i), "rain")))
+	}
+	err = l.AddSession(ctx, session("more", "rain"))
+	require.ErrorContains(t, err, "campaign rain has 20 links already: end some first")
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
+	require.NoError(t, l.AddSession(ctx, session("other", "snow")))
+	live, err = l.Live(ctx)
+	require.NoError(t, err)
+	require.Len(t, live.Sessions, maxSessions+maxLinks+1)
+	require.NoError(t, l.EndSession(ctx, "link"))
+	require.NoError(t, l.AddSession(ctx, session("more", "rain")))
 }

@@ -44,8 +44,7 @@ func (s *SinkStatus) judge(reports store.SinkReports) {
 	case down != nil:
 		s.become(SinkDown, "worker %s can't deliver on %s since %s (%s) and tries again within a minute: %s", down.Worker, plural.Of(down.Shards, "shard"),
 			down.Since.UTC().Format(time.DateTime+" UTC"), down.Code, down.Error)
-		since := down.Since.UTC().Truncate(time.Millisecond)
-		s.DownSince = &since
+		s.Down = &SinkReport{down.Worker, down.Code, down.Since.UTC().Truncate(time.Millisecond), down.Shards, down.Error}
 	case !slices.ContainsFunc(s.Workers, alive):
 		s.become(SinkNoWorker, "%s; %s starts one", s.lastWorker(ended), s.program())
 	case oldest > behindAfter.Seconds() && len(s.Campaigns) > 0:

@@ -54,7 +54,7 @@ func TestSinkIsDownOnceAWorkerSaysSo(t *testing.T) {
 	} {
 		s.judge(store.SinkReports{Down: down})
 		require.Equal(t, SinkDown, s.State)
-		require.Equal(t, &down.Since, s.DownSince)
+		require.Equal(t, &SinkReport{"host-1", "sink_down", down.Since, 2, down.Error}, s.Down)
 		require.EqualValues(t, "worker host-1 can't deliver on 2 shards since 2026-11-30 01:02:03 UTC (sink_down) and tries again within a minute: dial tcp "+
 			"10.0.0.1:3306: connection refused", s.Why)
 	}

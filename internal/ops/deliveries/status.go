@@ -37,8 +37,8 @@ type SinkStatus struct {
 	Program optional.Text `json:"program,omitempty" doc:"For a sink of your own: the program that delivers to it, and who runs it. Absent for other sinks."`
 	State   SinkState     `json:"state" enum:"unread,paused,down,no_worker,behind,working" doc:"State of the sink: the first of these states that applies."`
 	Why     optional.Text `json:"why" nullable:"true" doc:"Why the sink is in this state, as text; null for the state 'working'."`
-	// DownSince counts by the worker's clock.
-	DownSince *time.Time `json:"down_since,omitempty" doc:"Time since which a worker can't deliver. Absent unless the state is 'down'."`
+	// Down is nil unless the state is SinkDown.
+	Down *SinkReport `json:"down,omitempty" doc:"What a worker says about the sink that it can't reach. Absent unless the state is 'down'."`
 	// Waiting is how many grants and closes the sink has not finished. Oldest is how long the oldest of them has waited;
 	// nil if there are none.
 	Waiting int64    `json:"waiting" doc:"Number of grants and closes that the sink has not finished."`
@@ -56,6 +56,15 @@ type SinkStatus struct {
 	// shards.
 	Unread  []UnreadShard `json:"unread" doc:"Shards that could not be read, such as a frozen shard. The numbers of the sink do not include them."`
 	Workers []SinkWorker  `json:"workers" doc:"Workers of the sink, in the order of their names. A worker is listed once for all shards."`
+}
+
+// SinkReport is what a worker says about a sink to which it can't deliver.
+type SinkReport struct {
+	Worker string    `json:"worker" doc:"Name of the worker."`
+	Code   string    `json:"code" enum:"sink_down,sink_broken,shard_broken" doc:"Reason: the sink's target does not answer, the sink can't be opened as it is configured, or the worker can't go on with a shard."`
+	Since  time.Time `json:"since" doc:"Time since which the worker can't deliver, by its clock."`
+	Shards int       `json:"shards" doc:"On how many shards it can't deliver."`
+	Error  string    `json:"error" doc:"The error of the newest attempt, as text."`
 }
 
 // InWork returns how many entries are in the hands of workers.

@@ -231,7 +231,11 @@ func waitOf(s *deliveries.Status, sink, campaign string) TrailWait {
 				return TrailWait{deliveries.SinkPaused, fmt.Sprintf("paused for this campaign by %s: %s", c.By, c.Why), since(x), nil}
 			}
 		}
-		return TrailWait{x.State, string(x.Why), since(x), x.DownSince}
+		wait := TrailWait{State: x.State, Why: string(x.Why), Since: since(x)}
+		if x.Down != nil {
+			wait.DownSince = &x.Down.Since
+		}
+		return wait
 	}
 	return TrailWait{}
 }

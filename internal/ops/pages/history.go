@@ -77,11 +77,33 @@ func (s *Source) sample(ctx context.Context, list []ledger.StoredCampaign, now t
 	samples, _ := store.Ask(len(list), store.AllAtOnce, func(i int) (model.Sample, error) {
 		return s.sampleOf(ctx, &list[i], now), nil
 	})
-	all := map[string]model.Sample{}
+	all, down := map[string]model.Sample{}, s.down(ctx, len(list))
 	for i := range list {
+		samples[i].Down = down
 		all[list[i].Spec.ID] = samples[i]
 	}
 	s.history.add(now, all)
+}
+
+// down returns the sinks to which a worker can't deliver now. It reads nothing for no campaigns.
+func (s *Source) down(ctx context.Context, campaigns int) []string {
+	out := []string{}
+	if campaigns == 0 {
+		return out
+	}
+	ctx, cancel := context.WithTimeout(ctx, sampledEvery)
+	defer cancel()
+	sinks := s.Config.Deployment.Sinks
+	reports, err := s.Store().Reports(ctx, sinks)
+	if err != nil { // the samples say that Redis could not be read
+		return out
+	}
+	for i := range sinks {
+		if reports[i].Down != nil {
+			out = append(out, sinks[i])
+		}
+	}
+	return out
 }
 
 // sampleOf reads the counters of a campaign. It reads Redis first, so that a ledger that hangs delays only the ledger's

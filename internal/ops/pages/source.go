@@ -43,6 +43,7 @@ type Source struct {
 	*app.App
 	shapes  shapes
 	history history
+	records records
 
 	mu     sync.Mutex
 	listed map[string]campaignPage // the first page of each scope, as the ledger last returned it
@@ -214,6 +215,11 @@ func (s *Source) Campaign(ctx context.Context, id string) (*model.Live, error) {
 		out.Answers = &answers
 	}
 	out.Samples = s.history.samples(id)
+	if spans, err := s.spans(ctx, &out.Campaign); err != nil && !out.LedgerUnread {
+		out.Spans, out.Notes = spans, append(out.Notes, model.Because(err, "Who acted on the campaign could not be read."))
+	} else {
+		out.Spans = spans
+	}
 	if last, err := books.Of(s.App).LastAudit(ctx); err != nil {
 		out.Audit.Unread = true
 		out.Notes = append(out.Notes, model.Because(err, "The last audit could not be read."))

@@ -136,9 +136,10 @@ func TestEveryCodeHasAnAlert(t *testing.T) {
 			apart(t, a.Expr)
 		}
 		require.Contains(t, []string{critical, warning}, a.Severity)
-		has := map[bool]bool{}
+		has, names := map[bool]bool{}, map[string]bool{}
 		for _, c := range a.Cases {
-			has[c.Fires] = true
+			require.False(t, names[c.Name], "two cases %s of %s", c.Name, a.Code)
+			has[c.Fires], names[c.Name] = true, true
 		}
 		require.Equal(t, map[bool]bool{true: true, false: true}, has, a.Code)
 	}

@@ -1,5 +1,39 @@
 // Takes the server-sent events of a page: HTML that the server has made.
 "use strict";
+// The text of a link follows the #, which browsers do not send. This sends it, and takes it out of the address.
+(() => {
+  const form = document.getElementById("watch");
+  const open = () => {
+    if (location.hash.length < 2) return;
+    document.getElementById("link").value = location.hash.slice(1);
+    history.replaceState(null, "", location.pathname);
+    form.submit();
+  };
+  if (!form) return;
+  addEventListener("hashchange", open);
+  open();
+})();
+
+// The picture of a result is SVG. This saves it as PNG, with the fonts of the reader's system.
+document.documentElement.classList.add("script");
+document.addEventListener("click", (e) => {
+  if (e.target.id !== "png") return;
+  const svg = new Image(1200, 630);
+  svg.onload = () => {
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [2400, 1260];
+    canvas.getContext("2d").drawImage(svg, 0, 0, canvas.width, canvas.height);
+    canvas.toBlob((png) => {
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(png);
+      link.download = e.target.dataset.name + ".png";
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+    });
+  };
+  svg.src = document.getElementById("picture").href;
+});
+
 (() => {
   const live = document.getElementById("live");
   if (!live) return;
@@ -80,10 +114,13 @@
     ended = true;
     read = heard = 0;
     say(words.over);
-    const link = document.createElement("a");
-    link.href = "/login?to=" + encodeURIComponent(location.pathname + location.search);
-    link.textContent = words.login;
-    old.replaceChildren(words.ended.replace("{}", time(shown)) + " ", link);
+    old.textContent = words.ended.replace("{}", time(shown)) + " ";
+    if (words.login) { // the reader of a link has no login
+      const link = document.createElement("a");
+      link.href = "/login?to=" + encodeURIComponent(location.pathname + location.search);
+      link.textContent = words.login;
+      old.append(link);
+    }
     document.body.classList.add("stale");
     live.before(old);
   };
