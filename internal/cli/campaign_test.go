@@ -239,7 +239,7 @@ func TestCancelCampaign(t *testing.T) {
 			}
 			require.Contains(t, d.ok("grab", "rain", "u"), "granted\n")
 			if !postgres {
-				db, err := sql.Open("sqlite", d.dsn)
+				db, err := sql.Open("sqlite", d.ledgerFile())
 				require.NoError(t, err)
 				_, err = db.ExecContext(t.Context(), `UPDATE campaign SET loading_at = 0`)
 				require.NoError(t, errors.Join(err, db.Close()))

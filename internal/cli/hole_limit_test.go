@@ -48,7 +48,7 @@ func TestHoleAboveTheLimit(t *testing.T) {
 			require.Contains(t, d.ok("receipts", "rain", "told"), "2 receipts")
 			d.ok("audit")
 
-			db, err := sql.Open("sqlite", d.dsn)
+			db, err := sql.Open("sqlite", d.ledgerFile())
 			require.NoError(t, err)
 			defer db.Close()
 			forgotten, err := db.ExecContext(t.Context(), `DELETE FROM journal WHERE details LIKE '%above_limit%' AND outcome = 'done'`)

@@ -36,7 +36,7 @@ func (d *deployment) withholds(id string, n int64) (numbers []string) {
 		d.exec(fence, k.Index(), note)
 		return numbers
 	}
-	db, err := sql.Open("sqlite", d.dsn)
+	db, err := sql.Open("sqlite", d.ledgerFile())
 	require.NoError(d.t, err)
 	defer db.Close()
 	_, err = db.ExecContext(ctx, fence, k.Index(), note)
