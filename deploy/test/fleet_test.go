@@ -74,16 +74,17 @@ func schemaOf(tree string) (version int) {
 	return version
 }
 
-// fleet is a deployment's processes of one build: a server, and a worker for each sink.
+// fleet is a deployment's processes of one build: a server, a control, and a worker for each sink.
 type fleet struct {
 	t    *testing.T
 	name string
 	path string // of the program
 	key  string // the path of a file with an API key
-	// previous: the build is the previous release, whose serve always has a control listener.
+	// previous: the build is the previous release, whose serve has the control listener.
 	previous bool
 	front    *server
-	control  string
+	control  string             // the address
+	alone    *process           // the control; nil in the previous release
 	workers  map[string]*worker // by sink
 }
 
@@ -105,12 +106,14 @@ func (f *fleet) start(env []string, front *balancer) {
 		w.says(`"working"`)
 	}
 	f.control = testkit.FreeAddr(f.t)
-	administration := []string{"--control", "--control.listen=" + f.control}
+	args := []string{"--serve.drain_delay=3s", "--serve.rate=1000000", "--serve.burst=1000000"}
 	if f.previous {
-		administration = []string{"--serve.control_listen=" + f.control}
+		args = append(args, "--serve.control_listen="+f.control)
+	} else {
+		f.alone = start(f.t, f.path, env, "control", "--control.listen="+f.control, "--control.ops_listen="+testkit.FreeAddr(f.t))
+		f.alone.says("serving the administration")
 	}
-	f.front = serve(f.t, f.path, env, append(administration, "--serve.drain_delay=3s", "--serve.rate=1000000",
-		"--serve.burst=1000000")...)
+	f.front = serve(f.t, f.path, env, args...)
 	front.add(f.front)
 }
 
@@ -146,6 +149,9 @@ func (f *fleet) end(front *balancer, killed ...string) {
 	all := map[string]*process{"serve": f.front.process}
 	for sink, w := range f.workers {
 		all[sink] = w.process
+	}
+	if f.alone != nil {
+		all["control"] = f.alone
 	}
 	for _, name := range killed {
 		all[name].Kill()

@@ -34,7 +34,8 @@ type upgrade struct {
 	topic    string
 }
 
-// Under load the processes of the previous release are replaced by those of the next one, then back, then forward again.
+// Under load the processes of the previous release are replaced by those of the next one, then back, then forward again. The
+// next one has the administration in a process of its own, as the chart does.
 // The next release is this source with additions, see plants. In between both run side by side, and some are killed. Each
 // user gets exactly one packet, ledger and topic have each grant once, each build reads the dead letters of the other, and
 // the audits of both agree.
@@ -61,7 +62,7 @@ func TestUpgrade(t *testing.T) {
 			u.init(u.old)
 			u.old.start(u.env, u.front)
 			u.both("way back")
-			u.new.end(u.front, "serve", "balance")
+			u.new.end(u.front, "serve", "balance", "control")
 			u.old.works("the previous release alone, on the new schema")
 			u.letters(u.old, u.new)
 

@@ -232,9 +232,14 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, text 
 		View: r.PostFormValue("why")}) // what a person wrote is not lost
 }
 
-// failed sends a page for an error of Source or Actions. The error decides the status.
+// failed sends a page for an error of Source or Actions. The error decides the status. The page of a link has no text of the
+// error, which may name servers.
 func (c *Console) failed(w http.ResponseWriter, r *http.Request, err error) {
-	c.fail(w, r, statusOf(err), c.explain(err))
+	said := c.explain(err)
+	if c.linkOf(r) != "" {
+		said.Original = ""
+	}
+	c.fail(w, r, statusOf(err), said)
 }
 
 // titleOf returns the title of a page that shows an error.

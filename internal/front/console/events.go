@@ -45,7 +45,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 		return
 	}
 	defer c.poller.leave(watcher)
-	out := stream{w: w, control: http.NewResponseController(w), tongue: c.tongueOf(r)}
+	out := stream{w: w, control: http.NewResponseController(w), tongue: c.tongueOf(r), short: who.Link != nil}
 	if err := out.begin(); err != nil {
 		c.log.Info("a stream of events could not begin", zap.Error(err))
 		return
@@ -53,10 +53,11 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 	check := time.NewTicker(checkAgain)
 	defer check.Stop()
 	unsure := false
+	var last *reading
 	for err == nil {
 		select {
 		case now, open := <-watcher.c:
-			if !open {
+			if last = now; !open {
 				_ = out.send("ending", "") // the page reconnects, and then reaches another server
 				return
 			}
@@ -74,12 +75,30 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 				continue
 			}
 			who = &again
+			c.keepForRain(r, last)
 			if view, ok = c.viewOf(r.Context(), page, who); !ok {
 				return
 			}
 			err = out.send("still", "") // a heartbeat
 		case <-r.Context().Done():
 			return
+		}
+	}
+}
+
+// keptBefore is how long before a campaign's window its open page begins to keep the session.
+const keptBefore = time.Hour
+
+// keepForRain keeps the session of someone who watches a campaign that rains, or soon does: nobody touches the screen of a
+// stage.
+func (c *Console) keepForRain(r *http.Request, last *reading) {
+	if last == nil {
+		return
+	}
+	if w, ok := last.data.(*watched); ok {
+		x := w.Campaign
+		if x.From = x.From.Add(-keptBefore); x.Runs(time.Now()) {
+			c.keepSession(r)
 		}
 	}
 }
@@ -149,6 +168,7 @@ type stream struct {
 	control *http.ResponseController
 	tongue  *tongue
 	frame   string // as it was sent last
+	short   bool   // whether to leave out the texts of errors
 }
 
 // trouble sends why the page is not up to date.
@@ -157,7 +177,10 @@ func (s *stream) trouble(why model.Sentence) error {
 	if err != nil {
 		return err
 	}
-	return s.send("trouble", text+" "+why.Original)
+	if !s.short {
+		text += " " + why.Original
+	}
+	return s.send("trouble", text)
 }
 
 func (s *stream) begin() error {

@@ -96,6 +96,20 @@ func (d *doors) open(link *access.Session) bool {
 	return x.limit.AllowN(now, 1)
 }
 
+// admitLink reports whether the owner of a link sees a page. If not, it answers the request.
+func (c *Console) admitLink(w http.ResponseWriter, r *http.Request, who *access.Caller, shows bool) bool {
+	switch {
+	case !shows:
+		c.fail(w, r, http.StatusNotFound, model.Say("This link shows one campaign and nothing else."))
+		return false
+	case !c.doors.open(who.Link):
+		w.Header().Set("Retry-After", "10")
+		c.fail(w, r, http.StatusTooManyRequests, model.Say("Too many people open this link now. Try again."))
+		return false
+	}
+	return true
+}
+
 // linksView is the data of the page with the links to a campaign. Address is that of a new link, which the page shows once.
 type linksView struct {
 	titles

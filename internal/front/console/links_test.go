@@ -1,11 +1,13 @@
 package console
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -60,18 +62,18 @@ func TestLinkOpens(t *testing.T) {
 	w := f.ask(t, "", "/watch", nil)
 	require.Equal(t, http.StatusOK, w.Code)
 	require.Empty(t, w.Result().Cookies())
-	for _, text := range []string{linkOf + "rain", " https://console.test/watch#" + linkOf + "rain "} {
+	for _, text := range []string{linkText + "rain", " https://console.test/watch#" + linkText + "rain "} {
 		w = f.ask(t, "", "/watch", url.Values{"link": {text}})
 		require.Equal(t, http.StatusSeeOther, w.Code)
 		require.Equal(t, "/campaigns/rain", w.Header().Get("Location"))
 		cookies := w.Result().Cookies()
 		cookie := cookies[len(cookies)-1]
 		require.Equal(t, "__Host-hongbao-test-link", cookie.Name)
-		require.Equal(t, linkOf+"rain", cookie.Value)
+		require.Equal(t, linkText+"rain", cookie.Value)
 		require.True(t, cookie.HttpOnly && cookie.Secure && cookie.SameSite == http.SameSiteStrictMode)
 		require.InDelta(t, time.Hour.Seconds(), cookie.MaxAge, 2)
 	}
-	w = f.ask(t, "operator:snow", "/watch", url.Values{"link": {linkOf + "rain"}})
+	w = f.ask(t, "operator:snow", "/watch", url.Values{"link": {linkText + "rain"}})
 	require.Empty(t, w.Result().Cookies(), "a link logs nobody out")
 	w = f.ask(t, "", "/watch", url.Values{"link": {"wrong"}})
 	require.Equal(t, http.StatusUnauthorized, w.Code)
@@ -96,7 +98,7 @@ func TestLinkShowsOneCampaign(t *testing.T) {
 	secret := []string{"acme", "wei", "wrong users", "cli:li", "a leak", "a note", "4711", "key-operator", "audit", "/journal", "/sinks", "<form method=\"post\" action=\"/campaigns",
 		"66.66", "77.77", "88.88", "555.55"}
 	sums := []string{"222.22", "444.44", "111.11", "333.33"}
-	for _, link := range []string{linkOf + "rain", linkOf + "rain+money"} {
+	for _, link := range []string{linkText + "rain", linkText + "rain+money"} {
 		for _, path := range []string{"/campaigns/rain", "/campaigns/rain/rain", "/campaigns/rain/rain?money=1"} {
 			w := f.byLink(t, link, path)
 			require.Equal(t, http.StatusOK, w.Code, path)
@@ -105,7 +107,7 @@ func TestLinkShowsOneCampaign(t *testing.T) {
 			body := w.Body.String()
 			require.Contains(t, body, "Spring rain")
 			for _, s := range secret {
-				if s != "555.55" || link == linkOf+"rain" {
+				if s != "555.55" || link == linkText+"rain" {
 					require.NotContains(t, body, s, path)
 				}
 			}
@@ -115,20 +117,46 @@ func TestLinkShowsOneCampaign(t *testing.T) {
 					shown++
 				}
 			}
-			require.Equal(t, link != linkOf+"rain" && path != "/campaigns/rain/rain", shown > 0, "%s by %s", path, link)
+			require.Equal(t, link != linkText+"rain" && path != "/campaigns/rain/rain", shown > 0, "%s by %s", path, link)
 		}
 	}
 	for _, path := range append(pagePaths, "/create", "/jobs/1", "/campaigns/rain/links", "/campaigns/rain/end", "/campaigns/rain/pause",
 		"/campaigns/other", "/campaigns/other/rain", "/events?page=/", "/events?page=/sinks", "/events?page=/jobs", "/events?page=/campaigns/other") {
 		if path != "/campaigns/rain" {
-			require.Equal(t, http.StatusNotFound, f.byLink(t, linkOf+"rain", path).Code, path)
+			require.Equal(t, http.StatusNotFound, f.byLink(t, linkText+"rain", path).Code, path)
 		}
 	}
 	require.Zero(t, f.denied, "the owner of the key is not blamed for it")
 	f.keys.revoked.Store(true)
-	w := f.byLink(t, linkOf+"rain", "/campaigns/rain")
+	w := f.byLink(t, linkText+"rain", "/campaigns/rain")
 	require.Equal(t, http.StatusUnauthorized, w.Code)
 	require.NotContains(t, w.Body.String(), "Spring rain")
+}
+
+// A link shows that something can't be read, and no text of an error, which may name servers.
+func TestLinkShowsNoErrors(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := setup(t, nil)
+		stop := inBackground(t, func(ctx context.Context) { _ = f.Run(ctx) })
+		defer stop()
+		f.err = hongbao.Outagef(hongbao.ClassTransient, "dial tcp 10.0.0.5:6379")
+		for _, path := range []string{"/campaigns/rain", "/campaigns/rain/rain", "/campaigns/rain/result.svg"} {
+			w := f.byLink(t, linkText+"rain", path)
+			require.Equal(t, http.StatusServiceUnavailable, w.Code, path)
+			require.NotContains(t, w.Body.String(), "10.0.0.5")
+			require.Contains(t, f.ask(t, "viewer", path, nil).Body.String(), "10.0.0.5")
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/events?page=/campaigns/rain", nil)
+		request.AddCookie(&http.Cookie{Name: f.cookieName(false) + linkSuffix, Value: linkText + "rain"})
+		r, ended := f.stream(request)
+		synctest.Wait()
+		leave()
+		<-ended
+		require.Positive(t, r.count("trouble"))
+		require.NotContains(t, r.text.String(), "10.0.0.5")
+	})
 }
 
 // What a link leaves out, it leaves out of the live updates, too.
@@ -137,7 +165,7 @@ func TestLinkWatches(t *testing.T) {
 	f := setup(t, nil)
 	f.live.GrantedSum = 222_22
 	f.live.Lags = []model.Lag{{Sink: "balance", Grants: 3}}
-	who, err := f.keys.Link(t.Context(), linkOf+"rain")
+	who, err := f.keys.Link(t.Context(), linkText+"rain")
 	require.NoError(t, err)
 	for path, name := range map[string]string{"/campaigns/rain": "watched-live", "/campaigns/rain/rain?money=1": "rain-live"} {
 		v, ok := f.viewOf(t.Context(), path, &who)
@@ -164,11 +192,11 @@ func TestLinkIsLimited(t *testing.T) {
 	f := setup(t, nil)
 	codes := map[int]int{}
 	for range linkBurst + 50 {
-		codes[f.byLink(t, linkOf+"rain", "/events?page=/none").Code]++
+		codes[f.byLink(t, linkText+"rain", "/events?page=/none").Code]++
 	}
 	require.GreaterOrEqual(t, codes[http.StatusNotFound], linkBurst)
 	require.Positive(t, codes[http.StatusTooManyRequests])
-	require.Equal(t, http.StatusNotFound, f.byLink(t, linkOf+"new", "/events?page=/none").Code, "another link has its own limit")
+	require.Equal(t, http.StatusNotFound, f.byLink(t, linkText+"new", "/events?page=/none").Code, "another link has its own limit")
 	old := doors{all: map[string]door{"old": {ends: time.Now().Add(-time.Second)}}}
 	require.True(t, old.open(&access.Session{Hash: "new"}))
 	require.Len(t, old.all, 1, "links that have ended are forgotten")

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	streams "github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
@@ -75,6 +76,9 @@ func pausedPhase(f *facts) judgement {
 		Next: step{Title: model.Say("Resume"), Text: []model.Sentence{
 			model.Say("Users can win again at once. %d packets are left, and the window ends at %s all the same.", f.Left, f.at(f.To))},
 			Action: access.ResumeCampaign, Path: "/campaigns/" + f.ID + "/resume", Post: true, Label: model.Say("Resume the campaign")}}
+	if p := f.Paused; p != nil && p.By == streams.ByWorker {
+		j.Next.Runbook = "campaign_paused"
+	}
 	if p := f.Paused; p != nil && p.Why != "" {
 		j.Say = model.Say("Paused by %s at %s: “%s”. Nobody wins, and users get “paused”.", p.By, f.at(p.At), p.Why)
 	} else if p != nil {

@@ -61,9 +61,14 @@ func (r *tape) count(event string) int {
 
 // watch opens a stream. The channel ended is closed when the server has ended the stream.
 func (f *fixture) watch(ctx context.Context, page string) (r *tape, ended chan struct{}) {
-	r, ended = &tape{header: http.Header{}}, make(chan struct{})
 	request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/events?page="+page, nil)
 	request.Header.Set("Authorization", "Bearer viewer")
+	return f.stream(request)
+}
+
+// stream is watch for any request.
+func (f *fixture) stream(request *http.Request) (r *tape, ended chan struct{}) {
+	r, ended = &tape{header: http.Header{}}, make(chan struct{})
 	go func() {
 		defer close(ended)
 		f.ServeHTTP(r, request)
@@ -83,6 +88,51 @@ func inBackground(t *testing.T, run func(ctx context.Context)) (stop func()) {
 	return func() {
 		cancel()
 		<-ran
+	}
+}
+
+// A watched campaign keeps the session of its page from an hour before the window to its end. Nothing else that a page shows
+// by itself does.
+func TestWatchedRainKeepsTheSession(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		page   string
+		status string
+		opens  time.Duration // from now to the begin of the window, which is ten minutes long
+		keeps  bool
+	}{
+		"a rain":         {"/campaigns/rain", "open", -time.Minute, true},
+		"on a stage":     {"/campaigns/rain/rain", "open", -time.Minute, true},
+		"unread":         {"/campaigns/rain", model.Unread, -time.Minute, true},
+		"before it":      {"/campaigns/rain/rain", "not_started", 59 * time.Minute, true},
+		"long before it": {"/campaigns/rain/rain", "not_started", 62 * time.Minute, false},
+		"over":           {"/campaigns/rain", "ended", -11 * time.Minute, false},
+		"not loaded":     {"/campaigns/rain", "created", -time.Minute, false},
+		"closed":         {"/campaigns/rain", "closed", -time.Minute, false},
+		"another page":   {"/sinks", "open", -time.Minute, false},
+		"the list":       {"/", "open", -time.Minute, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := setup(t, nil)
+				stop := inBackground(t, func(ctx context.Context) { _ = f.Run(ctx) })
+				defer stop()
+				f.live.Status, f.live.From = c.status, time.Now().Add(c.opens)
+				f.live.To = f.live.From.Add(10 * time.Minute)
+				ctx, leave := context.WithCancel(t.Context())
+				request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/events?page="+c.page, nil)
+				request.AddCookie(&http.Cookie{Name: f.cookieName(false), Value: sessionOf + "viewer"})
+				r, ended := f.stream(request)
+				time.Sleep(2 * checkAgain) //nolint:forbidigo // the bubble's clock
+				synctest.Wait()
+				leave()
+				<-ended
+				require.Positive(t, r.count("still"))
+				_, kept := f.keys.kept.Load(sessionOf + "viewer")
+				require.Equal(t, c.keeps, kept)
+			})
+		})
 	}
 }
 

@@ -51,9 +51,9 @@ func TestPictureOfTheResult(t *testing.T) {
 	for _, text := range []string{">34 s<", "and all 50,000 packets were gone", "2,190 a second", "159,340", "100,000.00 CNY", "&lt;Spring&gt; &amp;"} {
 		require.Contains(t, picture(""), text)
 	}
-	require.NotContains(t, picture(linkOf+"rain"), "CNY")
-	require.Contains(t, picture(linkOf+"rain+money"), "100,000.00 CNY")
-	require.Contains(t, f.byLink(t, linkOf+"rain", "/campaigns/rain").Body.String(), `src="/campaigns/rain/result.svg"`)
+	require.NotContains(t, picture(linkText+"rain"), "CNY")
+	require.Contains(t, picture(linkText+"rain+money"), "100,000.00 CNY")
+	require.Contains(t, f.byLink(t, linkText+"rain", "/campaigns/rain").Body.String(), `src="/campaigns/rain/result.svg"`)
 
 	f.live.Settled, f.live.Status = 49_000, "closed"
 	require.Contains(t, picture(""), "of 50,000 packets were won")
@@ -62,7 +62,7 @@ func TestPictureOfTheResult(t *testing.T) {
 		require.Equal(t, http.StatusNotFound, f.ask(t, "viewer", path, nil).Code, status)
 		require.NotContains(t, f.ask(t, "viewer", "/campaigns/rain", nil).Body.String(), "result.svg")
 	}
-	require.Equal(t, http.StatusNotFound, f.byLink(t, linkOf+"rain", "/campaigns/paused/result.svg").Code)
+	require.Equal(t, http.StatusNotFound, f.byLink(t, linkText+"rain", "/campaigns/paused/result.svg").Code)
 	require.Equal(t, http.StatusNotFound, f.ask(t, "viewer:snow", path, nil).Code)
 	require.Equal(t, http.StatusSeeOther, f.ask(t, "", path, nil).Code)
 }

@@ -20,7 +20,9 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/base/metrics"
 	"github.com/hongbao-project/hongbao/internal/base/metrics/mixin"
+	streams "github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/deliveries"
 )
 
@@ -180,6 +182,19 @@ func TestFaultsLeadToRunbooks(t *testing.T) {
 		alarmOf([]deliveries.SinkStatus{{Sink: configs.SinkBalance, State: deliveries.SinkNoWorker, Waiting: 1}}, nil, nil)} {
 		leads(a.code, a.Runbook)
 	}
+	paused := healthy()
+	paused.Status, paused.Paused = "paused", &model.Pause{By: streams.ByWorker, Why: "other user"}
+	require.Equal(t, "campaign_paused", judge(paused).Next.Runbook, "a worker has paused it")
 	f := setup(t, nil)
-	require.Contains(t, f.ask(t, "viewer", "/sinks", nil).Body.String(), `href="/runbooks/no_worker">What to do</a>`)
+	f.held = []model.Withheld{{Campaign: "rain", Packets: 2}}
+	link := regexp.MustCompile(`href="/runbooks/(\w+)">What to do</a>`)
+	for page, codes := range map[string][]string{"/sinks": {"dead_letter", "no_worker"}, "/letters": {"dead_letter"},
+		"/quarantine": {"campaign_paused"}, "/restores": {"packets_withheld"}} {
+		var found []string
+		for _, m := range link.FindAllStringSubmatch(f.ask(t, "viewer", page, nil).Body.String(), -1) {
+			leads(page, m[1])
+			found = append(found, m[1])
+		}
+		require.Equal(t, codes, found, page)
+	}
 }

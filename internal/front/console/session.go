@@ -45,6 +45,14 @@ func (c *Console) cookieOf(r *http.Request, suffix string) string {
 	return cookie.Value
 }
 
+// linkOf returns the link by which the request reads, or "". A key and a session go before it.
+func (c *Console) linkOf(r *http.Request) string {
+	if web.Bearer(r) != "" || c.session(r) != "" {
+		return ""
+	}
+	return c.cookieOf(r, linkSuffix)
+}
+
 // callerOf identifies the caller by the API key in the header or, without that, by the session cookie, or by the cookie of
 // a link. It does not accept a key in the URL.
 func (c *Console) callerOf(r *http.Request) (access.Caller, error) {
@@ -54,7 +62,7 @@ func (c *Console) callerOf(r *http.Request) (access.Caller, error) {
 	if session := c.session(r); session != "" {
 		return c.authority.Session(r.Context(), session)
 	}
-	if link := c.cookieOf(r, linkSuffix); link != "" {
+	if link := c.linkOf(r); link != "" {
 		return c.authority.Link(r.Context(), link)
 	}
 	return access.Caller{}, access.ErrUnauthorized
@@ -80,7 +88,7 @@ func (c *Console) admit(a access.Action, links bool, h handler) http.Handler {
 		}
 		ctx := access.As(r.Context(), web.ActorOf(&who, r, ""))
 		switch {
-		case errors.Is(err, access.ErrUnauthorized) && c.session(r) == "" && c.cookieOf(r, linkSuffix) != "":
+		case errors.Is(err, access.ErrUnauthorized) && c.linkOf(r) != "":
 			c.fail(w, r, http.StatusUnauthorized, noLink)
 		case errors.Is(err, access.ErrUnauthorized) && (!reads(r) || r.URL.Path == "/events"):
 			c.fail(w, r, http.StatusUnauthorized, model.Say("Your session is over. Log in again."))
@@ -88,11 +96,7 @@ func (c *Console) admit(a access.Action, links bool, h handler) http.Handler {
 			http.Redirect(w, r, "/login?to="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
 		case err != nil:
 			c.failed(w, r, err)
-		case who.Link != nil && !links:
-			c.fail(w, r, http.StatusNotFound, model.Say("This link shows one campaign and nothing else."))
-		case who.Link != nil && !c.doors.open(who.Link):
-			w.Header().Set("Retry-After", "10")
-			c.fail(w, r, http.StatusTooManyRequests, model.Say("Too many people open this link now. Try again."))
+		case who.Link != nil && !c.admitLink(w, r, &who, links): // it has answered
 		case !reads(r) && c.cfg.ReadOnly:
 			c.fail(w, r, http.StatusForbidden, model.Say("This console is read-only (%s).", "console.read_only"))
 		case who.May(access.ReadCampaigns) != nil: // a gateway reads receipts by the API, not here
@@ -101,17 +105,18 @@ func (c *Console) admit(a access.Action, links bool, h handler) http.Handler {
 			c.actions.Denied(ctx, a, "", who.May(a))
 			c.fail(w, r, http.StatusForbidden, c.explain(who.May(a)))
 		default:
-			c.keepSession(r)
+			if r.URL.Path != "/events" { // an open live page renews its stream by itself, so that is no sign of its user
+				c.keepSession(r)
+			}
 			h(w, r.WithContext(ctx), &who)
 		}
 	})
 }
 
-// keepSession moves the end of the session of the request's cookie. An open live page renews its stream of events by
-// itself, so that is no sign of its user.
+// keepSession moves the end of the session of the request's cookie.
 func (c *Console) keepSession(r *http.Request) {
 	session := c.session(r)
-	if session == "" || r.URL.Path == "/events" {
+	if session == "" {
 		return
 	}
 	if err := c.authority.KeepSession(r.Context(), session, c.sessionTimes()); err != nil {

@@ -190,7 +190,7 @@ func (d doer) StoreCodes(_ context.Context, in ops.CampaignCreate) error {
 }
 
 func (d doer) ShareCampaign(_ context.Context, in ops.Share) (string, access.Session, error) {
-	return linkOf + in.Campaign, access.Session{}, d.do(d.who, "share %s %v: %s", in.Campaign, in.Money, in.Why)
+	return linkText + in.Campaign, access.Session{}, d.do(d.who, "share %s %v: %s", in.Campaign, in.Money, in.Why)
 }
 
 func (d doer) Links(_ context.Context, id string) ([]access.Session, error) {
@@ -308,11 +308,11 @@ func (k *keys) Identify(_ context.Context, text string) (access.Caller, error) {
 	return access.Caller{}, access.ErrUnauthorized
 }
 
-// linkOf begins the text of a link; the campaign follows, and "+money".
-const linkOf = "link-to-"
+// linkText begins the text of a link; the campaign follows, and "+money".
+const linkText = "link-to-"
 
 func (k *keys) Link(_ context.Context, text string) (access.Caller, error) {
-	to, ok := strings.CutPrefix(text, linkOf)
+	to, ok := strings.CutPrefix(text, linkText)
 	if !ok || k.revoked.Load() {
 		return access.Caller{}, access.ErrUnauthorized
 	}
