@@ -301,8 +301,8 @@ func (l *life) readEverything() {
 // end pauses, resumes, closes and refunds each campaign, and retires it from Redis.
 func (l *life) end() {
 	for id, packets := range l.packets {
-		l.ok("campaign", "pause", id, "--why", "test")
-		l.ok("campaign", "resume", id, "--why", "test")
+		l.ok("campaign", "pause", id, "--by", "ann", "--why", "test")
+		l.ok("campaign", "resume", id, "--by", "ann", "--why", "test")
 		l.says([]string{"campaign", "close", id, "--early"}, fmt.Sprintf("granted %d packets", packets))
 		l.says([]string{"grab", id, user(20), "--fact", "device=d1"}, "ended")
 	}

@@ -342,7 +342,7 @@ func refundOther(l *losing) {
 
 // pause pauses the campaign, and waits until a worker has copied the pause to the ledger. The replica lacks the pause.
 func pause(l *losing) {
-	l.ok("campaign", "pause", l.id, "--why", "a test")
+	l.ok("campaign", "pause", l.id, "--by", "ann", "--why", "a test")
 	testkit.Eventually(l.t, startTime, func() bool {
 		return l.ask("SELECT count(*) FROM control WHERE campaign = '"+l.id+"'") > 0
 	}, "the ledger has the pause")
@@ -352,7 +352,7 @@ func pause(l *losing) {
 func resume(l *losing) {
 	if !l.person {
 		l.says([]string{"campaign", "show", l.id}, "paused")
-		l.ok("campaign", "resume", l.id, "--why", "a test")
+		l.ok("campaign", "resume", l.id, "--by", "ann", "--why", "a test")
 		l.pours("the rain continues")
 	}
 }

@@ -60,7 +60,7 @@ func (s *site) commandsWhileDown(down int, lost, near string) {
 	s.t.Helper()
 	goOn := [][]string{
 		{"grab", near, user(60)}, {"receipts", near, user(1)}, {"campaign", "show", near}, {"campaign", "list"},
-		{"campaign", "pause", near, "--why", "test"}, {"campaign", "resume", near, "--why", "test"},
+		{"campaign", "pause", near, "--by", "ann", "--why", "test"}, {"campaign", "resume", near, "--by", "ann", "--why", "test"},
 		{"campaign", "close", near, "--early"}, {"tail"},
 	}
 	for _, args := range goOn {

@@ -278,8 +278,8 @@ func (g *guarded) administer(operator []string) {
 	file := filepath.Join(t.TempDir(), "key")
 	require.NoError(t, os.WriteFile(file, []byte(key), 0o600))
 	over := []string{"--server", "http://" + at, "--key-file", file}
-	for _, command := range []string{"campaign list", "campaign show rain", "campaign pause rain --why test",
-		"campaign resume rain --why test", "sink list", "journal", "audit --seal --wait 30s"} {
+	for _, command := range []string{"campaign list", "campaign show rain", "campaign pause rain --by a --why test",
+		"campaign resume rain --by a --why test", "sink list", "journal", "audit --seal --wait 30s"} {
 		run(t, operator, append(strings.Fields(command), over...)...)
 	}
 	jar, err := cookiejar.New(nil)

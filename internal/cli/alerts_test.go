@@ -371,7 +371,7 @@ func sinksAway(t *testing.T) {
 	p.fires("campaign_unrefunded")
 	d.ok("campaign", "top-up", "rain", "--packets", "5", "--total", "500", "--expect", "1000", "--id", "more", "--by", "ann",
 		"--why", "it rains")
-	db, err := sql.Open("sqlite", d.dsn)
+	db, err := sql.Open("sqlite", d.ledgerFile())
 	require.NoError(t, err)
 	// No process may record that the packets of the top-up are in Redis, or the result of the credit of a dead worker.
 	_, err = db.ExecContext(t.Context(), `BEGIN;
@@ -409,7 +409,7 @@ func redisAway(t *testing.T) {
 	require.Equal(t, http.StatusOK, grab("u1"))
 	p := watch(t, g.ops("serving grabs", "ops"), worker)
 	d.key("viewer")
-	db, err := sql.Open("sqlite", d.dsn)
+	db, err := sql.Open("sqlite", d.ledgerFile())
 	require.NoError(t, err)
 	_, err = db.ExecContext(t.Context(), `UPDATE api_key SET created_at = 1, expires_at = $1`,
 		time.Now().Add(24*time.Hour).UnixMilli()) // a key made long ago

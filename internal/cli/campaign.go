@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
@@ -57,18 +58,18 @@ func resumeCmd() *cobra.Command {
 
 func stateCmd(name, short string,
 	do func(o ops.Operations, ctx context.Context, in ops.CampaignPause) (ops.CampaignState, error)) *cobra.Command {
-	why := ""
+	var by stream.Decision
 	cmd := &cobra.Command{
 		Use: name + " CAMPAIGN", Short: short, Args: oneCampaign,
 		Long: "The command works while the ledger is down. Within a second after the ledger answers again, a worker\n" +
 			"copies the decision to it. If Redis loses the decision, a worker restores it from the ledger.",
-		Example: "  hongbao campaign " + name + " spring-rain --why \"the shop is closed\"",
+		Example: "  hongbao campaign " + name + " spring-rain --by ann --why \"the shop is closed\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if why == "" {
-				return app.Usage("--why is required: the reason is kept (see `%s --help`)", cmd.CommandPath())
+			if err := checkDecision(cmd, &by); err != nil {
+				return err
 			}
 			return operate(cmd, app.Needs{Redis: true}, func(o ops.Operations) error {
-				out, err := do(o, cmd.Context(), ops.CampaignPause{Campaign: args[0], Why: why})
+				out, err := do(o, cmd.Context(), ops.CampaignPause{Campaign: args[0], By: by.By, Why: by.Why})
 				if err != nil {
 					return err
 				}
@@ -87,6 +88,6 @@ func stateCmd(name, short string,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&why, "why", "", "the reason; stored in Redis and in the ledger (required)")
+	addDecision(cmd.Flags(), &by, "; stored in Redis and in the ledger (required)")
 	return cmd
 }

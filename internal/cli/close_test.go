@@ -100,7 +100,7 @@ func TestStatusNamesLateRefunds(t *testing.T) {
 	d := setup(t, options{})
 	d.campaign("rain", 10, 1000)
 	d.campaign("snow", 10, 1000)
-	db, err := sql.Open("sqlite", d.dsn)
+	db, err := sql.Open("sqlite", d.ledgerFile())
 	require.NoError(t, err)
 	_, err = db.ExecContext(t.Context(), `UPDATE campaign SET spec = json_set(spec, '$.to', $1) WHERE id = 'snow'`, "2026-02-17T20:00:00Z")
 	require.NoError(t, errors.Join(err, db.Close()))

@@ -56,7 +56,7 @@ func TestControlAlone(t *testing.T) {
 	p, base, ops := d.control()
 	key := d.key("treasurer")
 	at := atServer{t, []string{"HONGBAO_SERVER=" + base, "HONGBAO_KEY_FILE=" + keyFile(t, key, 0o600)}}
-	require.Zero(t, at.run("campaign", "pause", "rain", "--why", "test").code)
+	require.Zero(t, at.run("campaign", "pause", "rain", "--by", "ann", "--why", "test").code)
 	require.Equal(t, store.StatePaused, d.rdb.HGet(t.Context(), d.store.Home("rain").Keys.Campaign("rain"), "state").Val())
 	require.Equal(t, http.StatusOK, (&visitor{t, base, key}).statusOf("GET", "/v1/campaigns/rain"))
 	status, text := ask(t, base+"/login")

@@ -32,7 +32,7 @@ func TestCommandsOnAFrozenShard(t *testing.T) {
 		require.Contains(t, r.out+r.err, "balance")
 	}
 	d.refused(5, []string{"audit"}, "`hongbao recover`")
-	d.refused(5, []string{"campaign", "pause", "rain", "--why", "test"}, "`hongbao recover`")
+	d.refused(5, []string{"campaign", "pause", "rain", "--by", "ann", "--why", "test"}, "`hongbao recover`")
 }
 
 // Redis was emptied. Every command and page names the same next command, and that command works.
@@ -51,7 +51,7 @@ func TestCommandsOnAnEmptiedRedis(t *testing.T) {
 	require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
 	const advice = "run `hongbao recover`"
 	for _, args := range [][]string{{"status"}, {"sink", "list"}, {"audit"}, {"doctor"}, {"dead", "list"},
-		{"campaign", "show", "rain"}, {"campaign", "pause", "rain", "--why", "test"}, {"grab", "rain", "u9"}} {
+		{"campaign", "show", "rain"}, {"campaign", "pause", "rain", "--by", "ann", "--why", "test"}, {"grab", "rain", "u9"}} {
 		r := d.run(args...)
 		require.NotZero(t, r.code, "%q", args)
 		require.Contains(t, r.out+r.err, advice, "%q", args)

@@ -217,9 +217,9 @@ func (a *goldenAnswers) campaigns() {
 	a.add(0, "", "receipts", "rain", "u1")
 	a.add(0, "", "why", "rain", "u1")
 	a.add(0, "-without-a-grant", "why", "rain", "u9")
-	a.add(0, "", "campaign", "pause", "rain", "--why", "test")
+	a.add(0, "", "campaign", "pause", "rain", "--by", "ann", "--why", "test")
 	a.add(0, "-of-a-paused-campaign", "grab", "rain", "u9", "--request-id", "r9")
-	a.add(0, "", "campaign", "resume", "rain", "--why", "test")
+	a.add(0, "", "campaign", "resume", "rain", "--by", "ann", "--why", "test")
 	a.add(0, "", "campaign", "top-up", "rain", "--packets", "5", "--total", "500", "--expect", "1000", "--id", "more", "--by",
 		"ann", "--why", "test")
 	a.buried(configs.SinkBalance)

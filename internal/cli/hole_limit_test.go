@@ -37,7 +37,7 @@ func TestHoleAboveTheLimit(t *testing.T) {
 			w := d.start("work")
 			d.quiet()
 			if shards > 1 {
-				d.ok("campaign", "pause", "rain", "--why", "packets are withheld")
+				d.ok("campaign", "pause", "rain", "--by", "ann", "--why", "packets are withheld")
 			}
 			grant := []string{"hole", "grant", "rain", "--packet", number, "--user", "told", "--by", "ann", "--why", "the app's log"}
 			d.refused(1, append(grant, "--request-id", "r-1", "--above-limit"), "without --request-id the user gets this packet, too")
@@ -48,7 +48,7 @@ func TestHoleAboveTheLimit(t *testing.T) {
 			require.Contains(t, d.ok("receipts", "rain", "told"), "2 receipts")
 			d.ok("audit")
 
-			db, err := sql.Open("sqlite", d.dsn)
+			db, err := sql.Open("sqlite", d.ledgerFile())
 			require.NoError(t, err)
 			defer db.Close()
 			forgotten, err := db.ExecContext(t.Context(), `DELETE FROM journal WHERE details LIKE '%above_limit%' AND outcome = 'done'`)

@@ -36,7 +36,7 @@ func (d *deployment) withholds(id string, n int64) (numbers []string) {
 		d.exec(fence, k.Index(), note)
 		return numbers
 	}
-	db, err := sql.Open("sqlite", d.dsn)
+	db, err := sql.Open("sqlite", d.ledgerFile())
 	require.NoError(d.t, err)
 	defer db.Close()
 	_, err = db.ExecContext(ctx, fence, k.Index(), note)
@@ -126,7 +126,7 @@ func TestHoleOverShards(t *testing.T) {
 	}
 	d.refused(1, grant("walked", "r-1"), "the request id already has another packet")
 	d.refused(1, grant("u1", "r-9"), "pause the campaign")
-	d.ok("campaign", "pause", "rain", "--why", "packets are withheld")
+	d.ok("campaign", "pause", "rain", "--by", "ann", "--why", "packets are withheld")
 	d.refused(1, grant("walked", "r-1"), "the request id already has another packet")
 	d.refused(1, grant("full", "r-9"), "has reached the campaign's limit")
 	meta := places[1].Keys.Meta()
@@ -134,6 +134,6 @@ func TestHoleOverShards(t *testing.T) {
 	d.refused(exitOutage, grant("u1", "r-9"), "nothing was changed", fmt.Sprintf("shard %d", places[1].Index()))
 	require.NoError(t, d.rdb.HDel(ctx, meta, "frozen").Err())
 	require.Contains(t, d.ok(grant("u1", "r-9")...), "user u1 has packet "+number)
-	d.ok("campaign", "resume", "rain", "--why", "the packets are granted")
+	d.ok("campaign", "resume", "rain", "--by", "ann", "--why", "the packets are granted")
 	require.Contains(t, d.ok(grant("u1", "r-9")...), "user u1 has packet "+number, "a repeat, also of an open campaign")
 }

@@ -16,7 +16,7 @@ import (
 // openers are commands that open an existing deployment. Each is refused if there is none.
 func openers(d *deployment) [][]string {
 	return [][]string{
-		{"audit"}, {"campaign", "load", "rain"}, {"campaign", "pause", "rain", "--why", "test"},
+		{"audit"}, {"campaign", "load", "rain"}, {"campaign", "pause", "rain", "--by", "ann", "--why", "test"},
 		{"campaign", "close", "rain", "--early"},
 		{"work"}, {"grab", "rain", "u"},
 		{"campaign", "create", spec(d.t, "hail", 5, 50)}, {"campaign", "list"}, {"campaign", "show", "rain"},

@@ -51,7 +51,7 @@ func TestJournalOutlivesAnOutageOfTheLedger(t *testing.T) {
 		require.NoError(t, err)
 		return n
 	}
-	withoutLedger("campaign", "pause", "rain", "--why", "test")
+	withoutLedger("campaign", "pause", "rain", "--by", "ann", "--why", "test")
 	require.Contains(t, d.ok("grab", "rain", "u1"), "paused\n", "it is paused at once")
 	require.EqualValues(t, 1, waiting())
 
@@ -69,7 +69,7 @@ func TestJournalOutlivesAnOutageOfTheLedger(t *testing.T) {
 	require.Equal(t, []access.Action{access.LoadCampaign, access.CreateCampaign}, []access.Action{page.Entries[0].Action,
 		page.Entries[1].Action})
 
-	withoutLedger("campaign", "resume", "rain", "--why", "test")
+	withoutLedger("campaign", "resume", "rain", "--by", "ann", "--why", "test")
 	require.EqualValues(t, 1, waiting())
 	keys := filepath.Join(t.TempDir(), "keys.json")
 	require.NoError(t, os.WriteFile(keys, []byte(keySet("k1")), 0o600))

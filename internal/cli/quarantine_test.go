@@ -58,7 +58,7 @@ func TestAlteredGrantsGoToQuarantine(t *testing.T) {
 			if c.paused {
 				require.Equal(t, store.StatePaused, d.show("rain").Redis.State)
 				require.Equal(t, "paused\n", d.ok("grab", "rain", "u2"))
-				d.ok("campaign", "resume", "rain", "--why", "test")
+				d.ok("campaign", "resume", "rain", "--by", "ann", "--why", "test")
 			}
 			require.Contains(t, d.ok("grab", "rain", "u2"), want)
 			d.quiet()

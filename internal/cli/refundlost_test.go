@@ -41,7 +41,7 @@ func TestLostCampaignIsEndedFromTheLedger(t *testing.T) {
 	require.Contains(t, d.acceptLoss("no file is left"), end)
 	act := []string{"campaign", "refund-lost", "rain", "--amount", left, "--by", "ann", "--why", "no file is left"}
 	for _, command := range [][]string{
-		{"campaign", "resume", "rain", "--why", "test"}, {"campaign", "pause", "rain", "--why", "test"},
+		{"campaign", "resume", "rain", "--by", "ann", "--why", "test"}, {"campaign", "pause", "rain", "--by", "ann", "--why", "test"},
 		{"campaign", "load", "rain"},
 		{"campaign", "close", "rain", "--early"},
 		{"campaign", "refund", "rain"}, {"campaign", "refund", "rain", "--amount", left},

@@ -138,7 +138,7 @@ func TestUnfitRedisIsRefused(t *testing.T) {
 	e := setup(t, options{redis: replica, uninitialized: true})
 	for _, command := range [][]string{
 		{"init"}, {"config", "check", "--connect"}, {"campaign", "load", "rain"},
-		{"campaign", "pause", "rain", "--why", "test"},
+		{"campaign", "pause", "rain", "--by", "ann", "--why", "test"},
 		{"grab", "rain", "u"}, {"work"}, {"audit"},
 	} {
 		d.refused(1, command, "maxmemory-policy", "allkeys-lru", "set it to noeviction", evicting.Addr)

@@ -209,7 +209,7 @@ func TestADisownedCampaignIsPaid(t *testing.T) {
 			d.refused(exitFailed, resolve, "the ledger does not have campaign snow", "`hongbao replay NAME --to balance --missing`",
 				"pay the user yourself")
 
-			d.ok("campaign", "resume", "snow", "--why", "a mistake")
+			d.ok("campaign", "resume", "snow", "--by", "ann", "--why", "a mistake")
 			pay := []string{"replay", "after-restore", "--to", "balance", "--missing"}
 			if how == "copy" {
 				d.set("LEDGER_DSN", d.dsn)

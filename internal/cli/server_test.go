@@ -95,7 +95,7 @@ func TestServerAnswersAsTheStores(t *testing.T) {
 		{"dead", "drop", "--user", "u1", "--dry-run", "--by", "ann", "--why", "open", "--json"},
 		{"dead", "drop", "--user", "u1", "--expect", "7", "--by", "ann", "--why", "open"},
 		{"sink", "pause", "balance", "--campaign", "none", "--by", "ann", "--why", "open"},
-		{"campaign", "pause", "none", "--why", "open"},
+		{"campaign", "pause", "none", "--by", "ann", "--why", "open"},
 	} {
 		r := at.requireSame(d, args...)
 		require.NotContains(t, r.out, "HONGBAO_", args)
@@ -179,10 +179,10 @@ func (s atServer) changes(d *deployment, letters []string) {
 	does("campaign rain is resumed at balance\n", append([]string{"sink", "resume", "balance", "--campaign", "rain"}, by...)...)
 	does("balance is limited to 7 grants a second\n", append([]string{"sink", "limit", "balance", "--rate", "7"}, by...)...)
 	does("balance is limited to the knob", append([]string{"sink", "limit", "balance", "--by-knob"}, by...)...)
-	does("campaign rain is paused\n", "campaign", "pause", "rain", "--why", "closed")
-	does(`campaign rain was paused already, by "key:`, "campaign", "pause", "rain", "--why", "lunch")
-	does(`{"campaign":"rain","state":"open","changed":true}`, "campaign", "resume", "rain", "--why", "open", "--json")
-	does("campaign rain is open already: nothing was changed\n", "campaign", "resume", "rain", "--why", "open")
+	does("campaign rain is paused\n", "campaign", "pause", "rain", "--by", "ann", "--why", "closed")
+	does(`campaign rain was paused already, by "key:`, "campaign", "pause", "rain", "--by", "ann", "--why", "lunch")
+	does(`{"campaign":"rain","state":"open","changed":true}`, "campaign", "resume", "rain", "--by", "ann", "--why", "open", "--json")
+	does("campaign rain is open already: nothing was changed\n", "campaign", "resume", "rain", "--by", "ann", "--why", "open")
 	does("1 of 1 letter was requeued", append([]string{"dead", "requeue", letters[0]}, by...)...)
 	does("2 of 2 letters were dropped", append([]string{"dead", "drop", letters[1], letters[2]}, by...)...)
 	does("2 of 2 letters were requeued", append([]string{"dead", "requeue", "--sink", "balance", "--expect", "2"}, by...)...)
@@ -322,7 +322,7 @@ var inputs = []struct {
 		`{"grants_per_second":5,"by_knob":true,"why":"b"}`, "", nil},
 	{"sink limit balance --rate -1 --by a --why b", "invalid_value", "/v1/sinks/balance/limit",
 		`{"grants_per_second":-1,"why":"b"}`, "", nil},
-	{"campaign pause A --why b", "campaign_invalid", "/v1/campaigns/A/pause", `{"why":"b"}`, "/campaigns/A/pause", url.Values{}},
+	{"campaign pause A --by a --why b", "campaign_invalid", "/v1/campaigns/A/pause", `{"why":"b"}`, "/campaigns/A/pause", url.Values{}},
 	{"quarantine list --after -1", "invalid_parameter", "/v1/quarantine?after=-1", "", "", nil},
 	{"quarantine list --limit 0", "invalid_parameter", "/v1/quarantine?limit=0", "", "", nil},
 	{"quarantine resolve 7 --by a --why b", "invalid_value", "/v1/quarantine/7/decide", `{"why":"b"}`, "/quarantine/7",

@@ -241,6 +241,9 @@ durability: fast
 	return path
 }
 
+// ledgerFile returns the SQLite ledger for sql.Open. Its connections wait while a worker writes.
+func (d *deployment) ledgerFile() string { return "file:" + d.dsn + "?_pragma=busy_timeout(10000)" }
+
 // campaign creates and loads a campaign that is open now.
 func (d *deployment) campaign(id string, packets, total int64, changes ...string) {
 	d.t.Helper()

@@ -64,10 +64,10 @@ func TestWhyNot(t *testing.T) {
 	d.ok("campaign", "create", spec(t, "rain", 10, 1_000))
 	require.Equal(t, "u1 has won nothing in rain: the campaign is not loaded, so no one can win yet.\n", d.ok("why", "rain", "u1"))
 	d.ok("campaign", "load", "rain")
-	d.ok("campaign", "pause", "rain", "--why", "the shop is closed")
-	require.Regexp(t, `^u1 has won nothing in rain: the campaign is paused \(Paused by cli:\S+ at \S+ \S+ UTC: the shop is closed\), `,
+	d.ok("campaign", "pause", "rain", "--by", "ann", "--why", "the shop is closed")
+	require.Regexp(t, `^u1 has won nothing in rain: the campaign is paused \(Paused by ann at \S+ \S+ UTC: the shop is closed\), `,
 		d.ok("why", "rain", "u1"))
-	d.ok("campaign", "resume", "rain", "--why", "it is open")
+	d.ok("campaign", "resume", "rain", "--by", "ann", "--why", "it is open")
 	d.ok("grab", "rain", "u1")
 	d.buried(configs.SinkBalance)
 	out := decided[ops.Why](t, d.ok("why", "rain", "u1", "--json"))

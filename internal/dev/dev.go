@@ -208,7 +208,9 @@ func (d *Dev) ready(ctx context.Context, on *serving, end func()) (err error) {
 		both.Go(func() { d.rain(ctx, on) })
 	}
 	if d.In != nil {
-		both.Go(func() { (&keys{say: d.say, faults: on.faults, link: d.links.next}).run(ctx, d.In) })
+		both.Go(func() {
+			(&keys{say: d.say, faults: on.faults, link: d.links.next, guests: newGuests(d.say, on)}).run(ctx, d.In)
+		})
 	} else {
 		d.say(noKeys)
 	}

@@ -26,7 +26,8 @@ type breaker struct {
 
 func (b *breaker) Buttons() []model.Fault {
 	return []model.Fault{{Name: faults.KillWorker}, {Name: cmp.Or(b.cut[faults.CutRedis], faults.CutRedis)},
-		{Name: cmp.Or(b.cut[faults.CutKafka], faults.CutKafka)}, {Name: faults.LoseAnswers}}
+		{Name: cmp.Or(b.cut[faults.CutKafka], faults.CutKafka)}, {Name: faults.LoseAnswers}, {Name: faults.RejectGrant},
+		{Name: faults.EmptyRedis}}
 }
 
 func (b *breaker) Cause(_ context.Context, fault string) error {
@@ -44,7 +45,8 @@ func TestKeys(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	b := &breaker{cut: map[string]string{}, caused: make(chan string)}
-	k := &keys{say: local.SayTo(&out), faults: b, link: func() string { return "http://127.0.0.1/link/1" }}
+	k := &keys{say: local.SayTo(&out), faults: b, link: func() string { return "http://127.0.0.1/link/1" },
+		guests: &guests{say: local.SayTo(&out)}}
 	in, typed := io.Pipe()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -53,7 +55,8 @@ func TestKeys(t *testing.T) {
 		k.run(ctx, in)
 	}()
 	for _, c := range [][2]string{{"k", faults.KillWorker}, {"c", faults.CutKafka}, {" c ", faults.RestoreKafka},
-		{"r", faults.CutRedis}, {"r", faults.RestoreRedis}, {"l", faults.LoseAnswers}} {
+		{"r", faults.CutRedis}, {"r", faults.RestoreRedis}, {"l", faults.LoseAnswers},
+		{"d", faults.RejectGrant}, {"empty", faults.EmptyRedis}} {
 		_, err := io.WriteString(typed, "\n"+c[0]+"\n")
 		require.NoError(t, err)
 		require.Equal(t, c[1], <-b.caused)
@@ -64,7 +67,7 @@ func TestKeys(t *testing.T) {
 	cancel()
 	<-ended
 	require.NoError(t, typed.Close())
-	require.Equal(t, 7, strings.Count(out.String(), keysHelp), "at the start, and after each line that is no key")
+	require.Equal(t, 9, strings.Count(out.String(), keysHelp), "at the start, and after each line that is no key")
 	require.Contains(t, out.String(), "log in    http://127.0.0.1/link/1\n")
 	require.Contains(t, out.String(), "kill-worker: it may fail")
 }

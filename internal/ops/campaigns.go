@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
@@ -35,6 +36,7 @@ func (l *Local) ShowCampaign(ctx context.Context, id string) (campaigns.Shown, e
 // CampaignPause is the input of PauseCampaign and ResumeCampaign.
 type CampaignPause struct {
 	Campaign string `json:"-"`
+	By       string `json:"-"` // who decides; ignored if the caller has an API key
 	Why      string `json:"why,omitempty" maxLength:"500" doc:"The reason for the change. Redis and the ledger store it with the id of the caller's API key."`
 }
 
@@ -68,11 +70,11 @@ func (l *Local) ResumeCampaign(ctx context.Context, in CampaignPause) (CampaignS
 }
 
 func (l *Local) turnCampaign(ctx context.Context, in *CampaignPause, state string,
-	turn func(ctx context.Context, id, why string) (changed bool, err error)) (CampaignState, error) {
+	turn func(ctx context.Context, id string, by stream.Decision) (changed bool, err error)) (CampaignState, error) {
 	if err := in.Check(); err != nil {
 		return CampaignState{}, err
 	}
-	changed, err := turn(ctx, in.Campaign, in.Why)
+	changed, err := turn(ctx, in.Campaign, stream.Decision{By: l.by(in.By), Why: in.Why})
 	if err != nil {
 		return CampaignState{}, err
 	}
@@ -172,6 +174,7 @@ func (r *Remote) turnCampaign(ctx context.Context, what string, in CampaignPause
 	if err := in.Check(); err != nil {
 		return out, err
 	}
+	in.Why = reason(in.By, in.Why)
 	_, err = r.post(ctx, "/v1/campaigns/"+in.Campaign+"/"+what, &in, &out)
 	return out, err
 }

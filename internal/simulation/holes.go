@@ -39,11 +39,11 @@ func (w *world) decide(ctx context.Context, a *app.App, holes *losses.Holes) (er
 	at := slices.IndexFunc(w.plan.Campaigns, func(c Rain) bool { return c.ID == id })
 	several := w.plan.Campaigns[at].Shards > 1
 	if several {
-		if _, err := campaigns.Of(a).Pause(ctx, id, ann.Why); err != nil {
+		if _, err := campaigns.Of(a).Pause(ctx, id, ann); err != nil {
 			return err
 		}
 		defer func() {
-			_, resumed := campaigns.Of(a).Resume(ctx, id, ann.Why)
+			_, resumed := campaigns.Of(a).Resume(ctx, id, ann)
 			err = errors.Join(err, resumed)
 		}()
 	}

@@ -63,7 +63,7 @@ func (w *world) byOperator(ctx context.Context, d *Deed) error {
 		return w.resume(ctx, d)
 	case CampaignPause:
 		if err := w.persist(ctx, "campaign pause", c, func(ctx context.Context, a *app.App) error {
-			_, err := campaigns.Of(a).Pause(ctx, c, ann.Why)
+			_, err := campaigns.Of(a).Pause(ctx, c, ann)
 			return w.unlessLate(c, err)
 		}); err != nil {
 			return err
@@ -86,7 +86,7 @@ func (w *world) resume(ctx context.Context, d *Deed) error {
 	}
 	c := w.plan.Campaigns[0].ID
 	return w.persist(ctx, "campaign resume", c, func(ctx context.Context, a *app.App) error {
-		_, err := campaigns.Of(a).Resume(ctx, c, ann.Why)
+		_, err := campaigns.Of(a).Resume(ctx, c, ann)
 		return w.unlessLate(c, err)
 	})
 }

@@ -1,4 +1,4 @@
-// Package faults breaks a development server on purpose. It has six faults; each call returns when something is
+// Package faults breaks a development server on purpose. It has eight faults; each call returns when something is
 // broken or restored. The console and `hongbao status` show the effect on the grants.
 package faults
 
@@ -32,6 +32,8 @@ const (
 	CutKafka     = "cut-kafka"
 	RestoreKafka = "restore-kafka"
 	LoseAnswers  = "lose-answers"
+	RejectGrant  = "reject-grant"
+	EmptyRedis   = "empty-redis"
 )
 
 // Workers controls the processes that deliver grants to the sinks; *local.Workers implements it.
@@ -52,7 +54,8 @@ type server struct {
 
 // Faults causes faults and keeps a list of those it caused. It is safe for concurrent use.
 type Faults struct {
-	store        *store.Store // its client bypasses the proxy
+	direct       redis.UniversalClient // bypasses the proxy
+	store        *store.Store          // over direct
 	workers      Workers
 	redis, kafka *server
 	say          local.Say // must not block
@@ -67,11 +70,11 @@ func Of(d *local.Deployment, direct redis.UniversalClient, say local.Say) (*Faul
 	if err != nil {
 		return nil, err
 	}
-	return newFaults(st, d.Workers, d.Servers, say), nil
+	return newFaults(direct, st, d.Workers, d.Servers, say), nil
 }
 
-func newFaults(st *store.Store, workers Workers, of *local.Servers, say local.Say) *Faults {
-	return &Faults{store: st, workers: workers, say: say,
+func newFaults(direct redis.UniversalClient, st *store.Store, workers Workers, of *local.Servers, say local.Say) *Faults {
+	return &Faults{direct: direct, store: st, workers: workers, say: say,
 		redis: &server{name: "Redis", proxy: of.Redis,
 			cut: model.Fault{Name: CutRedis, Label: "Cut off Redis",
 				What: "Closes every connection to Redis and refuses new ones. Clients must retry their grabs; nothing is lost."},
@@ -107,6 +110,10 @@ func (f *Faults) Cause(ctx context.Context, fault string) error {
 	case LoseAnswers:
 		f.loseAnswers()
 		return nil
+	case RejectGrant:
+		return f.rejectGrant(ctx)
+	case EmptyRedis:
+		return f.emptyRedis(ctx)
 	}
 	return fmt.Errorf("fault %.40q: %w", fault, model.ErrNotFound)
 }
@@ -126,7 +133,11 @@ func (f *Faults) Buttons() []model.Fault {
 	}
 	return append(all, model.Fault{Name: LoseAnswers, Label: "Lose answers",
 		What: fmt.Sprintf("Drops the next %d answers of Redis and %d of Kafka, which still execute the requests. Clients must retry.",
-			redisAnswers, kafkaAnswers)})
+			redisAnswers, kafkaAnswers)},
+		model.Fault{Name: RejectGrant, Label: "Reject a grant", What: "Waits up to ten seconds for a win, and rejects its payment for " +
+			"good: it becomes a dead letter. Then look at the page Dead letters, and requeue it."},
+		model.Fault{Name: EmptyRedis, Label: "Empty Redis", What: "Deletes everything in Redis, as if its disk was lost. Grabs stop, " +
+			"and money stays in the ledger. Then run hongbao recover. It can't be undone."})
 }
 
 // Lost returns how many answers of Redis and Kafka have been dropped so far.

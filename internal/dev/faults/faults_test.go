@@ -154,3 +154,30 @@ func TestProcessOfAWorker(t *testing.T) {
 		require.Equal(t, pid, processOf(name), name)
 	}
 }
+
+// A rejected grant is a dead letter of sink balance. Requeued, it is delivered.
+func TestGrantIsRejected(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	_, err := f.shard.Group("balance").Create(t.Context())
+	require.NoError(t, err)
+	f.grab(1)
+	require.NoError(t, f.Cause(t.Context(), RejectGrant))
+	require.Contains(t, f.Log()[0].Sentence, "The payment of event 0-1, user u0, is rejected: it is a dead letter.")
+	letters, err := f.shard.Group("balance").Status(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, letters.Dead)
+	require.Zero(t, letters.Waiting)
+}
+
+// Redis is emptied, and the story says what to do next.
+func TestRedisIsEmptied(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	own := testkit.NewRedis(t, testkit.RedisOptions{}).Client(t)
+	require.NoError(t, own.Set(t.Context(), "hb:0:meta", "x", 0).Err())
+	f.direct = own
+	require.NoError(t, f.Cause(t.Context(), EmptyRedis))
+	require.Zero(t, own.DBSize(t.Context()).Val())
+	require.Contains(t, f.Log()[0].Sentence, "Next: `hongbao recover`")
+}

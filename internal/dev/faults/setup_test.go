@@ -85,7 +85,7 @@ func setup(t *testing.T) *fixture {
 	f.shard = f.store.Shard(0)
 	require.NoError(t, f.store.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
 	require.NoError(t, loaded.Load(t.Context(), f.store, loaded.Rain("rain", 1000, 10_000), nil))
-	f.Faults = newFaults(f.store, f.crew, &local.Servers{Redis: testkit.NewProxy(t, server.Addr),
+	f.Faults = newFaults(f.rdb, f.store, f.crew, &local.Servers{Redis: testkit.NewProxy(t, server.Addr),
 		Kafka: testkit.NewProxy(t, echo(t))}, t.Logf)
 	return f
 }

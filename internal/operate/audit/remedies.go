@@ -23,10 +23,10 @@ const notWhileUnbalanced = "nothing yet: the remedy moves money, and the ledger 
 const (
 	frozenShard = " (on a frozen shard nothing is granted and no campaign can be paused: `hongbao recover` shows what " +
 		"to do)"
-	pause       = "pause the campaign with `hongbao campaign pause ID --why WHY`"
-	pauseAtOnce = "pause the campaign at once with `hongbao campaign pause ID --why WHY`"
+	pause       = "pause the campaign with `hongbao campaign pause ID --by NAME --why TEXT`"
+	pauseAtOnce = "pause the campaign at once with `hongbao campaign pause ID --by NAME --why TEXT`"
 	pauseOpen   = pause + frozenShard
-	pauseShard  = "pause the campaigns of the shard with `hongbao campaign pause ID --why WHY`" + frozenShard
+	pauseShard  = "pause the campaigns of the shard with `hongbao campaign pause ID --by NAME --why TEXT`" + frozenShard
 )
 
 // endFrozen replaces the advice to pause a campaign if Redis has lost it. Such a campaign is frozen and can't be

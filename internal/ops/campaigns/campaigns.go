@@ -288,22 +288,22 @@ func (a Campaigns) StoreCodes(ctx context.Context, c hongbao.Campaign, codes []s
 // Pause pauses a campaign, whose grabs are then answered paused, until it is resumed. Pause works while the ledger is
 // down: a worker records the pause in the ledger later. The reason may be empty. changed is false if the campaign was
 // paused already.
-func (a Campaigns) Pause(ctx context.Context, id, why string) (changed bool, err error) {
-	return a.turn(ctx, access.PauseCampaign, id, why, store.Campaign.Pause)
+func (a Campaigns) Pause(ctx context.Context, id string, by stream.Decision) (changed bool, err error) {
+	return a.turn(ctx, access.PauseCampaign, id, by, store.Campaign.Pause)
 }
 
 // Resume resumes a paused campaign. The reason may be empty. changed is false if the campaign was not paused.
-func (a Campaigns) Resume(ctx context.Context, id, why string) (changed bool, err error) {
-	return a.turn(ctx, access.ResumeCampaign, id, why, store.Campaign.Resume)
+func (a Campaigns) Resume(ctx context.Context, id string, by stream.Decision) (changed bool, err error) {
+	return a.turn(ctx, access.ResumeCampaign, id, by, store.Campaign.Resume)
 }
 
-func (a Campaigns) turn(ctx context.Context, action access.Action, id, why string,
+func (a Campaigns) turn(ctx context.Context, action access.Action, id string, by stream.Decision,
 	do func(c store.Campaign, ctx context.Context, by stream.Decision) (bool, error)) (changed bool, err error) {
 	err = a.app.Recorded(ctx, app.About(ctx, action, id), func(ctx context.Context, e *access.Entry) (err error) {
-		if why != "" {
-			e.Details = map[string]any{"why": why}
+		if by.Why != "" {
+			e.Details = map[string]any{"by": by.By, "why": by.Why}
 		}
-		changed, err = do(a.app.Store().Campaign(id), ctx, stream.Decision{By: e.Who, Why: why})
+		changed, err = do(a.app.Store().Campaign(id), ctx, by)
 		return err
 	})
 	return changed, err

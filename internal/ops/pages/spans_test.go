@@ -87,9 +87,9 @@ func TestSamplesBecomeSpans(t *testing.T) {
 func TestSpansOutliveTheLedger(t *testing.T) {
 	t.Parallel()
 	s := sampled(t)
-	for _, step := range []func(context.Context, string, string) (bool, error){campaigns.Of(s.App).Pause, campaigns.Of(s.App).Resume,
+	for _, step := range []func(context.Context, string, stream.Decision) (bool, error){campaigns.Of(s.App).Pause, campaigns.Of(s.App).Resume,
 		campaigns.Of(s.App).Pause} {
-		_, err := step(t.Context(), "rain", "a typo")
+		_, err := step(t.Context(), "rain", stream.Decision{By: "ann", Why: "a typo"})
 		require.NoError(t, err)
 		require.True(t, retry.Pause(t.Context(), 2*time.Millisecond)) // the journal has times in ms
 	}
