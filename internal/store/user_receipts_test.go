@@ -104,3 +104,30 @@ func TestWindowOverPlaces(t *testing.T) {
 	require.NoError(t, rdb.Del(t.Context(), places[1].Keys.Campaign("rain")).Err())
 	require.Equal(t, "open", status(), "one place is missing and may have packets left")
 }
+
+// A full Redis answers what is only read: a campaign's state and keys, and a user's receipts.
+func TestFullRedisIsRead(t *testing.T) {
+	t.Parallel()
+	testkit.EachRedis(t, func(t *testing.T, program string) {
+		rdb := testkit.NewRedis(t, testkit.RedisOptions{Binary: program}).Client(t)
+		b := bundleOf(storetest.InitializedOn(t, rdb, 5))
+		c := spec("rain", 9)
+		c.Shards = 3
+		b.load(t, c)
+		places := b.store.Places("rain", 3)
+		grabOn(t, places[1].Shard, "u1", 1)
+		require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+		st, found, err := b.store.Campaign("rain").Status(t.Context())
+		require.NoError(t, err)
+		require.True(t, found)
+		require.EqualValues(t, 1, st.Granted)
+		for i, p := range places {
+			keys, err := p.CampaignKeys(t.Context())
+			require.NoError(t, err)
+			require.EqualValues(t, 3-i%2, keys.Stocked)
+		}
+		list, err := b.store.Campaign("rain").UserReceipts(t.Context(), "u1")
+		require.NoError(t, err)
+		require.Len(t, store.ReceiptsOf(list), 1)
+	})
+}
