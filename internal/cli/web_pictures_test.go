@@ -187,7 +187,6 @@ func (g *gallery) faults() {
 	g.judged("kafka-down", "rain", "Kafka")
 	g.takes("kafka-down-sinks", "/sinks", "operator")
 	require.NoError(g.t, g.broker.Restart())
-	g.judged("kafka-back", "rain", "")
 
 	g.worker.Kill()
 	g.judged("no-worker", "rain", "No worker")
