@@ -44,6 +44,7 @@ func (s *store) transact(ctx context.Context, pool *sql.DB, begin string, fn fun
 	defer conn.Close()
 	t := &txn{conn: conn}
 	if err := t.Run(ctx, db.Stmt{SQL: begin}); err != nil {
+		t.rollback(ctx) // if ctx ended meanwhile, SQLite may have begun it nevertheless
 		return err
 	}
 	last, err := fn(t)
