@@ -135,7 +135,12 @@ func TestDevEmptyRedis(t *testing.T) {
 	require.Contains(t, r.out, "shard 0 is opened", r.err)
 	r = runProgram(t, env, "campaign", "refund-lost", "crowd")
 	require.Contains(t, r.out, "would be refunded", "what recover names next: %s", r.err)
-	d.end(syscall.SIGTERM)
+	d.Signal(syscall.SIGTERM)
+	r = d.wait(30 * time.Second)
+	require.Zero(t, r.code, "%s%s", r.out, r.err)
+	for line := range strings.Lines(r.err) { // whoever looked at the empty Redis has said so
+		require.Contains(t, line, `"code":"redis_lost_data"`)
+	}
 	nothingLeft(t, tmp, d.Cmd.Process.Pid)
 }
 

@@ -96,7 +96,7 @@ func TestSinkRemoveWithAnOpenClaim(t *testing.T) {
 	d.set("DEPLOYMENT_SINKS", "balance")
 	testkit.EventuallyOK(t, time.Minute, func() error {
 		r := runProgram(t, d.env, "sink", "remove", "kafka", "--give-up", "2", "--by", "ann", "--why", "nobody reads it")
-		if strings.Contains(r.err, "has a live worker") {
+		if strings.Contains(r.err, "has a live worker") || strings.Contains(r.err, "did not answer") { // a busy machine
 			return errors.New(r.err)
 		}
 		require.Equal(t, 1, r.code, r.err)

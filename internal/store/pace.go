@@ -13,9 +13,9 @@ const (
 	// busyWait is how much longer a page takes than the shortest one when Redis counts as busy. Redis works on a page for
 	// about 0.3 ms and the network takes its time for each, so the rest is the wait for other commands.
 	busyWait = 5 * time.Millisecond
-	// busyRest is how much longer than that wait the rest is while Redis is busy. longestRest bounds the rest, so that
-	// work goes on soon after Redis has answered again. shortestRest is longer than Redis works on a page.
-	busyRest, longestRest, shortestRest = 10, time.Second, 500 * time.Microsecond
+	// busyRest is how much longer than that wait the rest is while Redis is busy. longestRest bounds the rest: work goes on
+	// soon after Redis has answered again, and a load ends although the machine has no processor to spare. shortestRest is longer than Redis works on a page.
+	busyRest, longestRest, shortestRest = 4, 250 * time.Millisecond, 500 * time.Microsecond
 )
 
 // pace spaces the pages of long reads and of loads on a server, because Redis answers no grab while it works on a page.

@@ -14,16 +14,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// After a page, work rests for as long as the page took longer than the shortest one; ten times as long if Redis is busy,
-// but never over a second.
+// After a page, work rests for as long as the page took longer than the shortest one; four times as long if Redis is busy,
+// but never over a quarter of a second.
 func TestPagesRest(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ least, took, rest time.Duration }{
 		{300 * time.Microsecond, 300 * time.Microsecond, shortestRest},
 		{time.Millisecond, 5 * time.Millisecond, 4 * time.Millisecond},
-		{time.Millisecond, time.Millisecond + busyWait, 50 * time.Millisecond},
-		{time.Millisecond, 41 * time.Millisecond, 400 * time.Millisecond},
-		{time.Millisecond, 3 * time.Second, time.Second},
+		{time.Millisecond, time.Millisecond + busyWait, 20 * time.Millisecond},
+		{time.Millisecond, 41 * time.Millisecond, 160 * time.Millisecond},
+		{time.Millisecond, 3 * time.Second, 250 * time.Millisecond},
 		{80 * time.Millisecond, 81 * time.Millisecond, time.Millisecond}, // somebody far away
 	} {
 		t.Run(c.took.String(), func(t *testing.T) {
@@ -59,12 +59,12 @@ func TestPagesTakeTurns(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		require.ErrorIs(t, p.page(ctx, func() error { t.Error("its caller has left"); return nil }), context.DeadlineExceeded)
-		require.Equal(t, 500*time.Millisecond, time.Since(begun))
+		require.Equal(t, 200*time.Millisecond, time.Since(begun))
 		require.NoError(t, p.page(t.Context(), func() error { return nil }))
-		require.Equal(t, 10*(10*time.Millisecond+10*(10*time.Millisecond-least)), time.Since(begun))
+		require.Equal(t, 10*(10*time.Millisecond+4*(10*time.Millisecond-least)), time.Since(begun))
 	})
 }
 
