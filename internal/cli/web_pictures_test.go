@@ -237,7 +237,7 @@ func (g *gallery) after() {
 	g.ok("campaign", "close", "gift-over")
 	g.quiet()
 	g.judged("closed", "gift-over", "")
-	g.ok("campaign", "refund", "gift-over", "--wait")
+	g.ok("campaign", "refund", "gift-over", "--wait", "1m")
 	g.judged("refunded", "gift-over", "")
 	g.ok("campaign", "reveal", "gift-over")
 	g.judged("revealed", "gift-over", "")

@@ -51,5 +51,5 @@ type History struct {
 	Campaign string   `json:"campaign" doc:"The campaign's id."`
 	Samples  []Sample `json:"samples" nullable:"false" doc:"The campaign's counters in each second of the last ten minutes in which its window was open, as this server read them, the oldest first."`
 	Spans    []Span   `json:"spans" nullable:"false" doc:"What changed or disturbed the campaign, the oldest first."`
-	Recorded bool     `json:"recorded" doc:"Whether the journal and the notes of restores could be read. If not, 'spans' has them as this server read them last, or not at all."`
+	Recorded bool     `json:"recorded" doc:"Whether the journal could be read. If not, 'spans' has its actions as this server read them last, or not at all."`
 }

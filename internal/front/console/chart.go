@@ -68,6 +68,9 @@ func (c *chart) mark(spans []model.Span, now time.Time) {
 	}
 }
 
+// highest is how many times as high as the highest rate of grants the chart can be. A higher rate of payments is cut off.
+const highest = 2
+
 // chartOf draws rates. Where a number is missing, its line has a gap.
 func chartOf(rates []rate) (c chart) {
 	if len(rates) < 2 {
@@ -78,20 +81,14 @@ func chartOf(rates []rate) (c chart) {
 	if span <= 0 {
 		return chart{}
 	}
-	for i := range rates {
-		for _, n := range []*float64{rates[i].Granted, rates[i].Settled} {
-			if n != nil {
-				c.Top = max(c.Top, *n)
-			}
-		}
-	}
+	c.Top = topOf(rates)
 	step := nice(c.Top / 5)
 	c.Top = max(step, math.Ceil(c.Top/step)*step)
 	for y := c.Top; y > -step/2; y -= step {
 		c.Ys = append(c.Ys, gridLine{int64(math.Round(y)), fmt.Sprintf("%.2f%%", 100-100*y/c.Top)})
 	}
 	x := func(t time.Time) float64 { return 1000 * t.Sub(c.From).Seconds() / span }
-	y := func(n float64) float64 { return 100 - 100*n/c.Top }
+	y := func(n float64) float64 { return 100 - 100*min(n/c.Top, 1) }
 	granted, area := path(rates, func(r *rate) *float64 { return r.Granted }, x, y)
 	paid, _ := path(rates, func(r *rate) *float64 { return r.Settled }, x, y)
 	c.Granted, c.Area, c.Paid = attribute(granted), attribute(area), attribute(paid)
@@ -101,6 +98,23 @@ func chartOf(rates []rate) (c chart) {
 		c.Xs = append(c.Xs, tick{fmt.Sprintf("%.2f%%", float64(i)/3*100), t, []string{"start", "middle", "middle", "end"}[i]})
 	}
 	return c
+}
+
+// topOf returns the highest rate that a chart shows.
+func topOf(rates []rate) float64 {
+	var granted, paid float64
+	for i := range rates {
+		if n := rates[i].Granted; n != nil {
+			granted = max(granted, *n)
+		}
+		if n := rates[i].Settled; n != nil {
+			paid = max(paid, *n)
+		}
+	}
+	if granted > 0 { // after an outage, all that waited is paid at once: that must not make the grants a flat line
+		paid = min(paid, highest*granted)
+	}
+	return max(granted, paid)
 }
 
 // attribute returns the attribute d of a path. It has only numbers and commands.

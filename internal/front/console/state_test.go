@@ -169,8 +169,8 @@ func TestWhatHappenedHasNamesAndTimes(t *testing.T) {
 	page := f.ask(t, "viewer", "/campaigns/rain", nil).Body.String()
 	log := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page[strings.Index(page, `<ol class="log">`):], " ")
 	log = strings.Join(strings.Fields(log), " ")
-	require.Contains(t, log, "19:59:00 Loaded · by cli:li@ops 20:00:03 First grant 20:00:10 Paused · until 20:00:20 · by key:wei: a typo "+
-		"20:00:50 The ledger could not be read · until 20:01:15 20:01:30 kafka could not be reached · until 20:03:20 "+
+	require.Contains(t, log, "19:59:00 Loaded · by cli:li@ops 20:00:03 First grant 20:00:10 Paused · over at 20:00:20 · by key:wei: a typo "+
+		"20:00:50 The ledger could not be read · over at 20:01:15 20:01:30 kafka could not be reached · over at 20:03:20 "+
 		"20:05:00 Frozen: grabs were refused · and still")
 	for _, band := range []string{`<rect class="g-band " x="9.90%" width="9.90%" y="0" height="100%"><title>Paused</title>`,
 		`<rect class="g-band bad" x="49.50%" width="24.75%" y="0" height="100%"><title>The ledger could not be read</title>`,

@@ -209,26 +209,29 @@ func (s *Source) Campaign(ctx context.Context, id string) (*model.Live, error) {
 		out.Notes = append(out.Notes, *out.Note)
 	}
 	out.Full = out.InRedis && s.full(ctx)
+	also := func(note model.Sentence) {
+		if !out.Outage { // else the first note has said that Redis does not answer
+			out.Notes = append(out.Notes, note)
+		}
+	}
 	if answers, err := campaigns.Of(s.App).Answers(ctx, id); err != nil {
-		out.Notes = append(out.Notes, model.Because(err, "The answers to grabs could not be read."))
+		also(model.Because(err, "The answers to grabs could not be read."))
 	} else {
 		out.Answers = &answers
 	}
 	out.Samples = s.history.samples(id)
-	if spans, err := s.spans(ctx, &out.Campaign); err != nil && !out.LedgerUnread {
-		out.Spans, out.Notes = spans, append(out.Notes, model.Because(err, "Who acted on the campaign could not be read."))
-	} else {
-		out.Spans = spans
+	if out.Spans, err = s.spans(ctx, &out.Campaign); err != nil && !out.LedgerUnread {
+		out.Notes = append(out.Notes, model.Because(err, "Who acted on the campaign could not be read."))
 	}
 	if last, err := books.Of(s.App).LastAudit(ctx); err != nil {
 		out.Audit.Unread = true
-		out.Notes = append(out.Notes, model.Because(err, "The last audit could not be read."))
+		also(model.Because(err, "The last audit could not be read."))
 	} else if last.Started.After(stored.Created) { // an audit before the creation says nothing about this campaign
 		out.Audit = model.Verdict{Agrees: last.Verdict == string(model.Agrees), Differences: *last.Differences,
 			At: last.Started}
 	}
 	if err := s.addLags(ctx, out); err != nil {
-		out.Notes = append(out.Notes, model.Because(err, "The lag of the sinks could not be read."))
+		also(model.Because(err, "The lag of the sinks could not be read."))
 	}
 	if found {
 		s.addShape(ctx, &stored, out)

@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app/apptest"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops/campaigns"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -85,4 +86,18 @@ func TestRedisIsFull(t *testing.T) {
 	require.True(t, live.Full)
 	require.Equal(t, "open", live.Status, "%v", live.Note)
 	require.True(t, live.InRedis)
+}
+
+// While Redis does not answer, a page says it once, and still shows who did what.
+func TestRedisIsAway(t *testing.T) {
+	t.Parallel()
+	s := sampled(t)
+	_, err := campaigns.Of(s.App).Pause(t.Context(), "rain", stream.Decision{By: "wei", Why: "a typo"})
+	require.NoError(t, err)
+	s.Redis().ShutdownNoSave(t.Context())
+	live, err := s.Campaign(t.Context(), "rain")
+	require.NoError(t, err)
+	require.Equal(t, model.Unread, live.Status)
+	require.Len(t, live.Notes, 1, "%v", live.Notes)
+	require.EqualValues(t, "a typo", live.Spans[len(live.Spans)-1].Why)
 }

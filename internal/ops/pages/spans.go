@@ -51,12 +51,11 @@ func (s *Source) record(ctx context.Context, campaign string) (record, error) {
 	if err != nil {
 		return has, fmt.Errorf("read the journal of campaign %s: %w", campaign, err)
 	}
-	restored, err := losses.Of(s.App).Restored(ctx)
-	if err != nil {
-		return has, err
-	}
 	slices.Reverse(page.Entries)
-	now := record{page.Entries, restored, time.Now()}
+	now := record{page.Entries, has.restored, time.Now()}
+	if restored, err := losses.Of(s.App).Restored(ctx); err == nil { // it also reads Redis
+		now.restored = restored
+	}
 	s.records.mu.Lock()
 	defer s.records.mu.Unlock()
 	if s.records.held == nil || len(s.records.held) >= maxRecords {
