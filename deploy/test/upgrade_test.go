@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -240,8 +241,11 @@ func (u *upgrade) administrate(id string, first, second *fleet) {
 	steps := [][]string{{"create", file}, {"load", id}, {"pause", id, "--why=test"}, {"resume", id, "--why=test"},
 		{"close", id, "--early"}, {"refund", id, "--amount=1000", "--wait=60s"}, {"reveal", id}}
 	for _, step := range steps {
-		at := []string{"campaign", "--server=http://" + other.control, "--key-file=" + f.key}
-		u.by(f, append(at, step...)...)
+		at := append([]string{"campaign", "--server=http://" + other.control, "--key-file=" + f.key}, step...)
+		if why := slices.Contains(step, "--why=test"); why && !f.previous { // the previous release asks only for the reason
+			at = append(at, "--by=test")
+		}
+		u.by(f, at...)
 		f, other = other, f
 	}
 	for _, at := range []*fleet{first, second} {

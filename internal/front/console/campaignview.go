@@ -39,6 +39,11 @@ type campaignView struct {
 	Read time.Time
 }
 
+// HasWaiting reports whether grants are on their way.
+func (v *campaignView) HasWaiting() bool {
+	return slices.ContainsFunc(v.Flow, func(b flowBar) bool { return b.Waits > 0 })
+}
+
 // At returns a time of the campaign for a page.
 func (v *campaignView) At(t time.Time) when { return when{t, v.TimeZone, v.From} }
 
@@ -58,7 +63,7 @@ func viewCampaign(w *watched, audited Audited, rates []rate, every time.Duration
 	}
 	whole := ratesOfTimeline(v.Timeline, v.Step)
 	v.peak(rates, whole)
-	if v.Status == "open" && v.InRedis {
+	if v.Status == "open" && v.InRedis && !v.Full && v.Now != nil && *v.Now > 0 {
 		v.SellsOut = sellsOut(rates, v.Left)
 	}
 	if !v.LedgerUnread && v.Over() && v.Settled == v.Dealt && !v.Last.IsZero() {
@@ -71,7 +76,7 @@ func viewCampaign(w *watched, audited Audited, rates []rate, every time.Duration
 		v.Chart.Whole = true
 	}
 	v.Chart.mark(v.Spans, now)
-	v.Flow, v.Life, v.Log = flowOf(w), lifeOf(w.Live, now), logOf(w.Live)
+	v.Flow, v.Life, v.Log = flowOf(w), lifeOf(w.Live, now), logOf(w.Live, now)
 	return v
 }
 
@@ -85,10 +90,12 @@ type logLine struct {
 // logSpans is the maximum number of spans in the log: the newest.
 const logSpans = 50
 
-// logOf returns the past and planned events of a campaign, and what changed or disturbed it, in chronological order.
-func logOf(c *model.Live) (list []logLine) {
+// logOf returns the past events of a campaign, and what changed or disturbed it, in chronological order.
+func logOf(c *model.Live, now time.Time) (list []logLine) {
 	for _, m := range c.Moments {
-		list = append(list, logLine{At: m.At, What: m.What})
+		if !m.At.After(now) {
+			list = append(list, logLine{At: m.At, What: m.What})
+		}
 	}
 	for i := max(0, len(c.Spans)-logSpans); i < len(c.Spans); i++ {
 		if s := &c.Spans[i]; s.Kind != model.SpanReveal { // a moment says it
@@ -102,7 +109,7 @@ func logOf(c *model.Live) (list []logLine) {
 // whatOf says what happened in a span.
 func whatOf(s *model.Span) model.Sentence {
 	if s.Kind == model.SpanSinkDown {
-		return model.Say("%s could not be reached", string(s.Sink))
+		return model.Say("%s: interrupted", deliveryTo(string(s.Sink)))
 	}
 	return happenings[s.Kind]
 }

@@ -120,7 +120,7 @@ func worse(a, b deliveries.SinkState) deliveries.SinkState {
 func alarmOf(sinks []deliveries.SinkStatus, unread, noLedger error) *alarm {
 	switch {
 	case unread != nil:
-		return &alarm{code: "redis", Runbook: "redis_down", Say: model.Say("Redis can't be read: grabs get “try again”, and payments wait.")}
+		return &alarm{code: "redis", Runbook: "redis_down", Say: model.Say("Redis can't be read: users get “try again”, and payments wait.")}
 	case noLedger != nil:
 		return &alarm{code: "ledger", Runbook: "sink_down", Say: model.Say("The ledger can't be read. Grabs go on without it, payments wait for it.")}
 	}

@@ -34,8 +34,12 @@ func phase(f *facts) judgement {
 		j := judgement{Code: "ready", Level: levelOK, Say: model.Say("%d packets are loaded.", f.Dealt),
 			Next: step{Title: model.Say("Publish the plan hash"), Text: []model.Sentence{
 				model.Say("Put it where your users can read it, before %s. It proves later that nobody changed an amount.", f.at(f.From))}}}
-		if s := f.sink(configs.SinkBalance); s == nil || s.State != deliveries.SinkWorking {
-			j.Level, j.More = levelCalm, []model.Sentence{model.Say("Whether a worker runs for payments is not known, or none runs: see Deliveries.")}
+		switch s := f.sink(configs.SinkBalance); {
+		case s != nil && s.State == deliveries.SinkNoWorker:
+			j.Level, j.More = levelWait, []model.Sentence{model.Say("No worker runs for payments: start one before the window opens.")}
+			j.Next.Runbook = "no_worker"
+		case s == nil || s.State != deliveries.SinkWorking:
+			j.Level, j.More = levelCalm, []model.Sentence{model.Say("Whether a worker runs for payments could not be read: see Deliveries.")}
 		}
 		return j
 	case "paused":
@@ -49,7 +53,7 @@ func phase(f *facts) judgement {
 			Action: access.CloseCampaign, Path: "/campaigns/" + f.ID + "/end", Label: model.Say("End of the campaign")})
 	case "ended":
 		j := flow(f, "window_over", step{Title: model.Say("Close the campaign"), Text: []model.Sentence{
-			model.Say("Nobody can grab since %s, and nothing closes by itself. After the close you refund what is left.", f.at(f.To))},
+			model.Say("Nobody has been able to grab since %s, and nothing closes by itself. After the close you refund what is left.", f.at(f.To))},
 			Action: access.CloseCampaign, Path: "/campaigns/" + f.ID + "/end", Label: model.Say("End of the campaign")})
 		if f.Left > 0 {
 			j.More = append([]model.Sentence{j.Say}, j.More...)

@@ -52,7 +52,7 @@ func judgeSink(s *deliveries.SinkStatus) sinkJudgement {
 	}
 	pays := s.Sink == configs.SinkBalance
 	fault := levelWait
-	waiting := model.Say("Whoever reads this sink's target waits. Payments do not depend on it.")
+	waiting := model.Say("Only the programs that read from this sink wait. Payments do not depend on it.")
 	if pays {
 		fault, waiting = levelBad, model.Say("Winners wait for their money. They keep their packets, and nobody is paid twice.")
 	}

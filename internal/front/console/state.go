@@ -93,7 +93,7 @@ func (f *facts) seenAt() []model.Sentence {
 	if f.seen == nil {
 		return nil
 	}
-	return []model.Sentence{model.Say("Figures are those of %s.", f.at(f.seen.At))}
+	return []model.Sentence{model.Say("The figures are from %s.", f.at(f.seen.At))}
 }
 
 func unreadable(f *facts) *judgement {
@@ -109,7 +109,7 @@ func unreadable(f *facts) *judgement {
 			step{Title: model.Say("Find out what Redis has"), Do: []string{"hongbao doctor", "hongbao audit --campaign " + f.ID}}}
 	case f.Status == "frozen":
 		return &judgement{"frozen", levelWait, model.Say("Frozen: users get “try again”, and nobody is told “not won”."),
-			append([]model.Sentence{model.Say("Redis restarted, failed over or lost writes. Workers look what is missing and open the campaign again; payments wait until then.")}, f.seenAt()...),
+			append([]model.Sentence{model.Say("Redis restarted, failed over or lost writes. Workers put back what is missing and open the campaign again; payments wait until then.")}, f.seenAt()...),
 			step{Runbook: "shard_frozen", Title: model.Say("Wait, up to a minute"), Text: []model.Sentence{
 				model.Say("A worker opens it by itself if it reaches the ledger and the topic. After a minute, run:")},
 				Do: []string{"hongbao recover"}}}
@@ -221,7 +221,7 @@ func sinkFault(f *facts) *judgement {
 		}
 		j.More = []model.Sentence{model.Say("They wait on this campaign's shards, perhaps for other campaigns, too.")}
 		if s.Sink != configs.SinkBalance && f.Unpaid() == 0 {
-			j.More = append(j.More, model.Say("All winners so far are paid. Whoever reads this sink's target waits."))
+			j.More = append(j.More, model.Say("All winners so far are paid. Only the programs that read from this sink wait."))
 		}
 		return &j
 	}

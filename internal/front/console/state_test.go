@@ -57,6 +57,7 @@ var judgements = map[string]struct {
 	"before":       {stateIs("created"), "before", levelWait, "Not loaded yet: without a load nobody can grab at 20:00:00.", "Load the campaign"},
 	"half loaded":  {stateIs("loading"), "before", levelWait, "The load has begun and is not finished: nobody can grab yet.", "Load the campaign"},
 	"ready":        {stateIs("not_started"), "ready", levelOK, "50,000 packets are loaded.", "Publish the plan hash"},
+	"ready, idle":  {func(f *facts) { f.Status, f.sinks[0].State = "not_started", deliveries.SinkNoWorker }, "ready", levelWait, "50,000 packets are loaded.", "Publish the plan hash"},
 	"ready, alone": {func(f *facts) { f.Status, f.sinks = "not_started", nil }, "ready", levelCalm, "50,000 packets are loaded.", "Publish the plan hash"},
 	"paused": {func(f *facts) {
 		f.Status, f.Paused = "paused", &model.Pause{By: "key:wei", Why: "wrong users", At: rainAt}
@@ -158,9 +159,10 @@ func TestWhatCanNotBeReadIsLastSeen(t *testing.T) {
 func TestWhatHappenedHasNamesAndTimes(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
-	at := func(s int) time.Time { return rainAt.Add(time.Duration(s) * time.Second) }
-	f.live.Status, f.live.TimeZone, f.live.From, f.live.To = "ended", "Asia/Shanghai", rainAt, at(3600)
-	f.live.Moments = []model.Moment{{What: model.Say("First grant"), At: at(3)}}
+	rained := rainAt.AddDate(-1, 0, 0)
+	at := func(s int) time.Time { return rained.Add(time.Duration(s) * time.Second) }
+	f.live.Status, f.live.TimeZone, f.live.From, f.live.To = "ended", "Asia/Shanghai", rained, at(3600)
+	f.live.Moments = []model.Moment{{What: model.Say("First grant"), At: at(3)}, {What: model.Say("The window closes"), At: time.Now().Add(time.Hour)}}
 	f.live.Timeline, f.live.Step = []model.Point{{At: at(0), Grants: 5}, {At: at(100), Grants: 5}}, time.Second
 	f.live.Spans = []model.Span{{Kind: model.SpanLoad, From: at(-60), To: new(at(-60)), By: "cli:li@ops"},
 		{Kind: model.SpanPaused, From: at(10), To: new(at(20)), By: "key:wei", Why: "a typo"},
@@ -170,14 +172,15 @@ func TestWhatHappenedHasNamesAndTimes(t *testing.T) {
 	log := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page[strings.Index(page, `<ol class="log">`):], " ")
 	log = strings.Join(strings.Fields(log), " ")
 	require.Contains(t, log, "19:59:00 Loaded · by cli:li@ops 20:00:03 First grant 20:00:10 Paused · over at 20:00:20 · by key:wei: a typo "+
-		"20:00:50 The ledger could not be read · over at 20:01:15 20:01:30 kafka could not be reached · over at 20:03:20 "+
-		"20:05:00 Frozen: grabs were refused · and still")
+		"20:00:50 The ledger could not be read · over at 20:01:15 20:01:30 Announcements to Kafka: interrupted · over at 20:03:20 "+
+		"20:05:00 Frozen: grabs were refused · still going on")
 	for _, band := range []string{`<rect class="g-band " x="9.90%" width="9.90%" y="0" height="100%"><title>Paused</title>`,
 		`<rect class="g-band bad" x="49.50%" width="24.75%" y="0" height="100%"><title>The ledger could not be read</title>`,
-		`<rect class="g-band " x="89.11%" width="10.89%" y="0" height="100%"><title>kafka could not be reached</title>`} {
+		`<rect class="g-band " x="89.11%" width="10.89%" y="0" height="100%"><title>Announcements to Kafka: interrupted</title>`} {
 		require.Contains(t, page, band)
 	}
 	require.Equal(t, 3, strings.Count(page, `<rect class="g-band `))
+	require.NotContains(t, log, "The window closes", "it has not happened yet")
 }
 
 // The bars of a campaign count its own grants. The lag of its shards may have grants of other campaigns.

@@ -107,13 +107,16 @@ func (s *Source) addShape(ctx context.Context, c *ledger.StoredCampaign, out *mo
 
 // moments returns the events of the campaign's life in the ledger, in chronological order.
 func (s *shape) moments(c *ledger.StoredCampaign) []model.Moment {
-	last := model.Say("Last grant so far")
-	if c.Grants == c.Packets {
+	last, lastAt := model.Say("Last grant"), s.last
+	switch {
+	case c.Grants == c.Packets:
 		last = model.Say("The last packet is granted")
+	case time.Now().Before(c.Spec.To): // more follow, and the shape may be old
+		lastAt = time.Time{}
 	}
 	var list []model.Moment
 	for _, m := range []model.Moment{{What: model.Say("Created"), At: c.Created}, {What: model.Say("The window opens"), At: c.Spec.From},
-		{What: model.Say("First grant"), At: s.first}, {What: last, At: s.last}, {What: model.Say("The window closes"), At: c.Spec.To},
+		{What: model.Say("First grant"), At: s.first}, {What: last, At: lastAt}, {What: model.Say("The window closes"), At: c.Spec.To},
 		{What: model.Say("The plan is revealed"), At: c.Revealed}} {
 		if !m.At.IsZero() {
 			list = append(list, m)
